@@ -1,0 +1,270 @@
+//! Guards that `generated/` fits the documents, and writes the constant tables that code and docs share.
+//!
+//! Nothing is generated here that a person would want to read in a review: that is `cargo xtask generate`.
+//! This script needs no network and writes only `tables.rs` into `OUT_DIR`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::{env, fs};
+
+use serde_json::{Map, Value};
+
+const OPENAPI: &str = "openapi/gateway.json";
+const FINGERPRINT: &str = "generated/FINGERPRINT";
+
+/// The components whose fields become a table: name of the table, component.
+const FIELD_TABLES: [(&str, &str); 3] = [
+    ("IMAGE_GENERATION_FIELDS", "ImageGenerationRequest"),
+    ("IMAGE_EDIT_FIELDS", "ImageEditRequest"),
+    ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
+];
+/// The members of `x-imagate-size`, all of them pixels or ratios of pixels.
+const SIZE_CONSTANTS: [&str; 6] =
+    ["max_edge_px", "grid_px", "max_ratio", "min_pixels", "max_pixels", "large_above_pixels"];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            println!("cargo::error={problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    let root = variable("CARGO_MANIFEST_DIR")?;
+    let root = Path::new(&root);
+    println!("cargo::rerun-if-changed=build.rs");
+    // In a package there is no generator to run, and nobody who edits the documents.
+    if root.join("xtask").is_dir() {
+        guard(root)?;
+    }
+    println!("cargo::rerun-if-changed={OPENAPI}");
+    let document: Value = serde_json::from_str(&read(root, OPENAPI)?).map_err(|error| format!("{OPENAPI}: {error}"))?;
+    fs::write(Path::new(&variable("OUT_DIR")?).join("tables.rs"), tables(&document)?)
+        .map_err(|error| format!("tables.rs: {error}"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "cargo tells a build script where it is in the environment")]
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|error| format!("{name}: {error}"))
+}
+
+fn read(root: &Path, path: &str) -> Result<String, String> {
+    fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
+}
+
+// === the guard ===
+
+/// Fails when a document or a generated file is not the one that generation saw.
+fn guard(root: &Path) -> Result<(), String> {
+    println!("cargo::rerun-if-changed={FINGERPRINT}");
+    let fingerprint = read(root, FINGERPRINT)?;
+    for line in fingerprint.lines().filter(|line| !line.starts_with('#')) {
+        let (path, _) = line.split_once(' ').ok_or_else(|| format!("{FINGERPRINT}: run `cargo xtask generate`"))?;
+        println!("cargo::rerun-if-changed={path}");
+        if fingerprint_line(path, &read(root, path)?).trim_end() != line {
+            return Err(format!("{path} has changed since the last generation: run `cargo xtask generate`"));
+        }
+    }
+    Ok(())
+}
+
+/// One line of `generated/FINGERPRINT`; `xtask` writes it with this very function.
+pub(crate) fn fingerprint_line(path: &str, text: &str) -> String {
+    // FNV-1a, because the hasher of std is not promised to stay the same. A checkout may change line ends.
+    let bytes = text.bytes().filter(|byte| *byte != b'\r');
+    let digest =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{path} {digest:016x}\n")
+}
+
+// === the tables ===
+
+/// The text of `tables.rs`, whose row types stand in `src/tables.rs`.
+pub(crate) fn tables(document: &Value) -> Result<String, String> {
+    let mut out = String::new();
+    sizes(document, &mut out)?;
+    limits(document, &mut out)?;
+    operations(document, &mut out)?;
+    errors(document, &mut out)?;
+    for (table, component) in FIELD_TABLES {
+        fields(document, table, component, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn sizes(document: &Value, out: &mut String) -> Result<(), String> {
+    let rules = &document["components"]["schemas"]["ImageSize"]["x-imagate-size"];
+    for name in SIZE_CONSTANTS {
+        let value =
+            rules[name].as_u64().ok_or_else(|| format!("ImageSize x-imagate-size {name}: expected a number"))?;
+        constant(
+            out,
+            &format!("`x-imagate-size.{name}` of the document."),
+            &name.to_uppercase(),
+            "u32",
+            &value.to_string(),
+        );
+    }
+    Ok(())
+}
+
+fn limits(document: &Value, out: &mut String) -> Result<(), String> {
+    let mut rows = String::new();
+    for row in list(document, "x-imagate-limits")? {
+        let name = text(row, "name")?;
+        let value = row["value"].as_u64().ok_or_else(|| format!("limit {name}: expected a whole number"))?;
+        let (unit, applies_to, source) = (text(row, "unit")?, text(row, "applies_to")?, text(row, "source")?);
+        let doc = format!("{applies_to}, in {unit}.");
+        constant(out, &doc, &name.to_uppercase(), "u64", &value.to_string());
+        row_of(
+            &mut rows,
+            "Limit",
+            &[
+                ("name", quoted(name)),
+                ("value", value.to_string()),
+                ("unit", quoted(unit)),
+                ("applies_to", quoted(applies_to)),
+                ("source", quoted(source)),
+            ],
+        );
+    }
+    table(out, "Every limit of the document.", "LIMITS", "Limit", &rows);
+    Ok(())
+}
+
+fn operations(document: &Value, out: &mut String) -> Result<(), String> {
+    let mut rows = String::new();
+    for (path, item) in object(&document["paths"], "paths")? {
+        for (method, operation) in object(item, path)?.iter().filter(|(_, value)| value.get("operationId").is_some()) {
+            let streams = operation["responses"]["200"]["content"].get("text/event-stream").is_some();
+            let method = quoted(&method.to_uppercase());
+            let id = quoted(text(operation, "operationId")?);
+            row_of(
+                &mut rows,
+                "Operation",
+                &[("id", id), ("method", method), ("path", quoted(path)), ("streams", streams.to_string())],
+            );
+        }
+    }
+    table(out, "Every operation of the document.", "OPERATIONS", "Operation", &rows);
+    Ok(())
+}
+
+fn errors(document: &Value, out: &mut String) -> Result<(), String> {
+    let mut rows = String::new();
+    for row in list(document, "x-imagate-errors")? {
+        let mut reasons = String::new();
+        for reason in row["reasons"].as_array().into_iter().flatten() {
+            let (word, cause) = (quoted(text(reason, "reason")?), quoted(text(reason, "cause")?));
+            row_of(&mut reasons, "ReasonRow", &[("reason", word), ("should_retry", retry(reason)), ("cause", cause)]);
+        }
+        let status = row["status"].as_u64().ok_or("an error without a status")?;
+        let columns = [
+            ("code", quoted(text(row, "code")?)),
+            ("kind", quoted(text(row, "type")?)),
+            ("status", status.to_string()),
+            ("message", quoted(text(row, "message")?)),
+            ("should_retry", retry(row)),
+            ("cause", quoted(text(row, "cause")?)),
+            ("action", quoted(text(row, "action")?)),
+            ("reasons", format!("&[{reasons}]")),
+        ];
+        row_of(&mut rows, "ErrorRow", &columns);
+    }
+    table(out, "Every error of the document.", "ERRORS", "ErrorRow", &rows);
+    Ok(())
+}
+
+fn retry(row: &Value) -> String {
+    format!("{:?}", row["should_retry"].as_bool())
+}
+
+fn fields(document: &Value, table_name: &str, component: &str, out: &mut String) -> Result<(), String> {
+    let schema = &document["components"]["schemas"][component];
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let mut rows = String::new();
+    for (name, property) in object(&schema["properties"], component)? {
+        let kind = kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
+        let nullable = property["nullable"] == true;
+        let columns = [
+            ("name", quoted(name)),
+            ("required", required.contains(&Value::from(name.as_str())).to_string()),
+            ("nullable", nullable.to_string()),
+            ("kind", kind),
+        ];
+        row_of(&mut rows, "Field", &columns);
+    }
+    table(out, &format!("The fields of `{component}`."), table_name, "Field", &rows);
+    Ok(())
+}
+
+/// The kind of a field as an expression: what a value must be before any rule looks at it.
+fn kind(document: &Value, property: &Value) -> Option<String> {
+    let schema = resolve(document, property);
+    if schema.get("x-imagate-size").is_some() {
+        return Some("Kind::Size".to_owned());
+    }
+    if let Some(choices) = schema["enum"].as_array() {
+        let choices: Vec<String> = choices.iter().filter_map(Value::as_str).map(quoted).collect();
+        return Some(format!("Kind::Choice(&[{}])", choices.join(", ")));
+    }
+    match schema["type"].as_str()? {
+        "string" => {
+            let min = schema["minLength"].as_u64().unwrap_or(0);
+            let max = schema["maxLength"].as_u64().unwrap_or(u64::MAX);
+            Some(format!("Kind::Text {{ min: {min}, max: {max} }}"))
+        }
+        "integer" => Some(format!(
+            "Kind::Integer {{ min: {}, max: {} }}",
+            schema["minimum"].as_i64()?,
+            schema["maximum"].as_i64()?
+        )),
+        "boolean" => Some("Kind::Boolean".to_owned()),
+        "array" => Some("Kind::Images".to_owned()),
+        "object" => Some("Kind::Image".to_owned()),
+        _ => None,
+    }
+}
+
+/// Follows a reference, also one inside the `allOf` that OpenAPI 3.0 needs to call a reference nullable.
+fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    let inner = schema["allOf"].as_array().and_then(|parts| parts.first()).unwrap_or(schema);
+    let target = inner["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
+    target.map_or(inner, |target| resolve(document, target))
+}
+
+// === reading and writing ===
+
+fn list<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>, String> {
+    document[name].as_array().ok_or_else(|| format!("{name}: expected a list"))
+}
+
+fn object<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| format!("{place}: expected an object"))
+}
+
+fn text<'a>(row: &'a Value, name: &str) -> Result<&'a str, String> {
+    row[name].as_str().ok_or_else(|| format!("{row}: expected a text for '{name}'"))
+}
+
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+fn constant(out: &mut String, doc: &str, name: &str, kind: &str, value: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "#[doc = {doc:?}]\npub const {name}: {kind} = {value};");
+}
+
+fn row_of(rows: &mut String, kind: &str, columns: &[(&str, String)]) {
+    let columns: Vec<String> = columns.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let _ = write!(rows, "{kind} {{ {} }}, ", columns.join(", "));
+}
+
+fn table(out: &mut String, doc: &str, name: &str, kind: &str, rows: &str) {
+    constant(out, doc, name, &format!("&[{kind}]"), &format!("&[{rows}]"));
+}

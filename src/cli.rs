@@ -1,0 +1,95 @@
+//! The command line: arguments as typed become arguments as usable, then one call.
+//!
+//! Decides words, exit codes, and what is printed where: results go to standard output, everything said to a person
+//! goes to standard error. Refuses to know how anything is done.
+//!
+//! Carries: the commands of this version; exit codes 0 done, 1 failed, 2 wrong usage, 64 wrong configuration.
+
+mod account;
+mod completions;
+mod config;
+mod failure;
+mod generate;
+mod installation;
+mod key;
+mod openapi;
+mod output;
+mod serve;
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use failure::Failure;
+
+/// An OpenAI-compatible gateway for image generation, and a client for it.
+#[derive(Debug, Parser)]
+#[command(name = "imagate", version, arg_required_else_help = true, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the API until the process is asked to stop.
+    Serve(serve::Serve),
+    /// Make and manage the keys of callers; the server may be running or not.
+    Key(key::Key),
+    /// List the upstream accounts.
+    Account(account::Account),
+    /// Print the records of requests, the newest last.
+    Usage(usage::Usage),
+    /// Make images with the client, and write them to files.
+    Generate(generate::Generate),
+    /// Check or show the settings.
+    Config(config::Config),
+    /// Print the document of the API.
+    Openapi(openapi::OpenApi),
+    /// Print the completions for a shell.
+    Completions(completions::Completions),
+}
+
+/// Reads the arguments of the process, does what they say, and says how it went.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Arguments::try_parse() {
+        Ok(arguments) => failure::report(run(arguments.command)),
+        Err(error) => {
+            // It goes where it belongs: help to standard output, an error to standard error. Nobody may be listening.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(failure::USAGE))
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(serve) => serve.run(),
+        Command::Key(key) => key.run(),
+        Command::Account(account) => account.run(),
+        Command::Usage(usage) => usage.run(),
+        Command::Generate(generate) => generate.run(),
+        Command::Config(config) => config.run(),
+        Command::Openapi(openapi) => openapi.run(),
+        Command::Completions(completions) => completions.run(&mut Arguments::command()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_of_later_versions_are_not_offered() {
+        for command in ["edit", "batch", "skills", "doctor"] {
+            assert!(Arguments::try_parse_from(["imagate", command, "x"]).is_err(), "{command}");
+        }
+    }
+}

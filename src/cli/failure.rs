@@ -1,0 +1,107 @@
+//! How a command can fail, and what a person and a script are told.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+const FAILED: u8 = 1;
+pub(super) const USAGE: u8 = 2;
+const CONFIGURATION: u8 = 64;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It was tried.
+    Failed(anyhow::Error),
+    /// It was tried, and there is advice.
+    Advised(anyhow::Error, String),
+    /// The arguments do not fit together.
+    Usage(String),
+    /// The settings cannot be used.
+    Settings(Vec<String>),
+    /// Nobody reads standard output any more. `head` is content, and so are we.
+    NobodyReads,
+}
+
+// === impl Failure ===
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Advised(..) => FAILED,
+            Self::Usage(_) => USAGE,
+            Self::Settings(_) => CONFIGURATION,
+            Self::NobodyReads => 0,
+        }
+    }
+
+    /// One line for each thing that is wrong, so that editors and scripts find the places.
+    fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Failed(error) => vec![chain(error)],
+            Self::Advised(error, advice) => vec![chain(error), format!("advice: {advice}")],
+            Self::Usage(message) => vec![message.clone()],
+            Self::Settings(problems) => problems.clone(),
+            Self::NobodyReads => Vec::new(),
+        }
+    }
+}
+
+/// The message with its causes; a cause that repeats what was said is left out.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            // Writing into a string cannot fail.
+            let _ = write!(text, ": {cause}");
+        }
+    }
+    text
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        match error.downcast_ref::<io::Error>() {
+            Some(source) if source.kind() == io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// Says what went wrong, and turns it into the exit code.
+pub(super) fn report(result: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = result else { return ExitCode::SUCCESS };
+    let mut stderr = anstream::stderr().lock();
+    for (index, line) in failure.lines().iter().enumerate() {
+        // There is nowhere left to say that this failed.
+        let _ = if index == 0 {
+            writeln!(stderr, "\x1b[1;31merror:\x1b[0m {line}")
+        } else {
+            writeln!(stderr, "       {line}")
+        };
+    }
+    ExitCode::from(failure.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::anyhow!("the disk is full").context("the file cannot be written");
+        assert_eq!(chain(&error), "the file cannot be written: the disk is full");
+        let error = anyhow::anyhow!("the disk is full").context("writing failed: the disk is full");
+        assert_eq!(chain(&error), "writing failed: the disk is full");
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_failure() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!((failure.code(), failure.lines().len()), (0, 0));
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::StorageFull)).code(), 1);
+    }
+}

@@ -1,0 +1,46 @@
+//! What is known of the images, as JSON.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::cli::failure::Failure;
+use crate::client::{self, Image, Images};
+
+/// What is known of one request and its answer.
+pub(super) struct Report(Value);
+
+// === impl Report ===
+
+impl Report {
+    pub(super) fn new(prompt: &str, images: &Images) -> Self {
+        let response = images.response();
+        Self(json!({
+            "request_id": images.request_id(), "created": response.created, "prompt": prompt, "model": response.model,
+            "size": response.size, "quality": response.quality, "output_format": response.output_format,
+            "background": response.background, "usage": response.usage, "simulated": images.is_simulated(),
+        }))
+    }
+
+    /// With all files, for standard output.
+    pub(super) fn of_files(&self, files: &[PathBuf]) -> Value {
+        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        self.with("files", files.into())
+    }
+
+    /// With one image, for the file beside it.
+    pub(super) fn write_beside(&self, file: &Path, image: &Image) -> Result<(), Failure> {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".json");
+        let report = self.with("revised_prompt", image.revised_prompt().into());
+        let mut text = serde_json::to_string_pretty(&report)?;
+        text.push('\n');
+        Ok(client::replace_file(Path::new(&name), text.as_bytes())?)
+    }
+
+    fn with(&self, name: &str, value: Value) -> Value {
+        let mut report = self.0.clone();
+        report[name] = value;
+        report
+    }
+}

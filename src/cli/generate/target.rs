@@ -1,0 +1,167 @@
+//! Where the images go, known before anything is paid for.
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use crate::cli::failure::Failure;
+use crate::client::{self, ImageCount};
+use crate::image::Format;
+
+/// Letters of a prompt that make a file name; long enough to be recognised.
+const NAME_LENGTH: usize = 40;
+
+/// Where the images go.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// The one image goes to standard output.
+    Stdout,
+    /// Into this file, or, where there are several, into numbered ones. What was there is replaced: it was asked for.
+    Named { path: PathBuf, numbered: bool },
+    /// Into new files of this name in this folder. What is there is left alone.
+    New { folder: PathBuf, name: String },
+}
+
+// === impl Target ===
+
+impl Target {
+    pub(super) fn new(output: Option<&Path>, prompt: &str, count: ImageCount) -> Result<Self, Failure> {
+        let numbered = count.get() > 1;
+        let target = match output {
+            None => Self::New { folder: PathBuf::new(), name: name_of(prompt) },
+            Some(path) if path == Path::new("-") => Self::stdout(numbered)?,
+            Some(path) if path.is_dir() => Self::New { folder: path.to_owned(), name: name_of(prompt) },
+            Some(path) => Self::Named { path: path.to_owned(), numbered },
+        };
+        if let Self::Named { path, .. } = &target {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
+                return Err(Failure::Usage(format!("there is no folder for {}", path.display())));
+            }
+        }
+        Ok(target)
+    }
+
+    fn stdout(numbered: bool) -> Result<Self, Failure> {
+        if numbered {
+            return Err(Failure::Usage("only one image can go to standard output".to_owned()));
+        }
+        if io::stdout().is_terminal() {
+            return Err(Failure::Usage(
+                "an image is not for a terminal: name a file, or redirect standard output".to_owned(),
+            ));
+        }
+        Ok(Self::Stdout)
+    }
+
+    pub(super) fn is_stdout(&self) -> bool {
+        *self == Self::Stdout
+    }
+
+    /// The format that the ending of the named file stands for.
+    pub(super) fn format(&self) -> Option<Format> {
+        match self {
+            Self::Named { path, .. } => client::format_of_name(path),
+            Self::Stdout | Self::New { .. } => None,
+        }
+    }
+
+    /// The file for the image with this index. Its ending may still be corrected when it is written.
+    pub(super) fn path(&self, index: usize, format: Option<Format>) -> PathBuf {
+        match self {
+            Self::Stdout => PathBuf::from("-"),
+            Self::Named { path, numbered: false } => path.clone(),
+            Self::Named { path, numbered: true } => numbered_path(path, index + 1),
+            Self::New { folder, name } => new_path(folder, name, format.map_or("bin", Format::extension)),
+        }
+    }
+}
+
+/// `fox.png` is `fox-2.png`.
+fn numbered_path(path: &Path, number: usize) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(ending) => format!("{stem}-{number}.{}", ending.to_string_lossy()),
+        None => format!("{stem}-{number}"),
+    };
+    path.with_file_name(name)
+}
+
+/// The first of `fox.png`, `fox-2.png` and so on that is not there.
+fn new_path(folder: &Path, name: &str, ending: &str) -> PathBuf {
+    let mut path = folder.join(format!("{name}.{ending}"));
+    let mut number = 2;
+    while path.exists() {
+        path = folder.join(format!("{name}-{number}.{ending}"));
+        number += 1;
+    }
+    path
+}
+
+/// The first words of the prompt, as a name that every file system takes.
+fn name_of(prompt: &str) -> String {
+    let mut name = String::new();
+    for letter in prompt.chars().flat_map(char::to_lowercase) {
+        if name.len() >= NAME_LENGTH {
+            break;
+        }
+        if letter.is_ascii_alphanumeric() {
+            name.push(letter);
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    let name = name.trim_end_matches('-');
+    if name.is_empty() { "image".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(number: i64) -> ImageCount {
+        ImageCount::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_prompt_becomes_a_name_that_every_file_system_takes() {
+        let check = |prompt: &str, name: &str| assert_eq!(name_of(prompt), name);
+        check("A red fox, in fresh snow!", "a-red-fox-in-fresh-snow");
+        check("../../etc/passwd", "etc-passwd");
+        check("дом", "image");
+        check("", "image");
+        check(&"long ".repeat(30), "long-long-long-long-long-long-long-long");
+    }
+
+    #[test]
+    fn several_images_are_numbered() {
+        let target = Target::new(Some(Path::new("fox.png")), "", count(2)).unwrap();
+        assert_eq!([0, 1].map(|index| target.path(index, None)), ["fox-1.png", "fox-2.png"].map(PathBuf::from));
+        let target = Target::new(Some(Path::new("fox")), "", count(2)).unwrap();
+        assert_eq!(target.path(1, None), PathBuf::from("fox-2"));
+        let target = Target::new(Some(Path::new("fox.png")), "", count(1)).unwrap();
+        assert_eq!(target.path(0, None), PathBuf::from("fox.png"));
+    }
+
+    #[test]
+    fn a_name_of_our_own_never_replaces_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::new(Some(folder.path()), "a fox", count(1)).unwrap();
+        for name in ["a-fox.jpg", "a-fox-2.jpg", "a-fox-3.jpg"] {
+            let path = target.path(0, Some(Format::Jpeg));
+            assert_eq!(path, folder.path().join(name));
+            std::fs::write(path, "").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_found_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Target::new(Some(&folder.path().join("none/fox.png")), "", count(1)).is_err());
+        assert!(Target::new(Some(&folder.path().join("fox.png")), "", count(1)).is_ok());
+    }
+
+    #[test]
+    fn standard_output_takes_one_image() {
+        assert!(Target::new(Some(Path::new("-")), "", count(2)).is_err());
+    }
+}

@@ -1,0 +1,64 @@
+//! What is printed: lines, JSON and tables on standard output, remarks on standard error.
+
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+/// Prints results.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints a result that is no text.
+pub(super) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    // The kind is kept: a reader that left is no failure.
+    printed.map_err(|error| io::Error::new(error.kind(), format!("standard output cannot be written: {error}")))
+}
+
+/// Prints a result as one line of JSON.
+pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string(value)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Says something to the person at the terminal.
+pub(super) fn remark(text: &str) {
+    // A remark that nobody can hear must not undo what was done.
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Columns under their headings, each as wide as its widest cell.
+pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    let headings = headings.map(str::to_owned);
+    for row in [&headings].into_iter().chain(rows) {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What stands in a cell: nothing known is a dash.
+pub(super) fn cell<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["ä".to_owned(), cell(Some(7))], ["long".to_owned(), cell(None::<u8>)]];
+        assert_eq!(table(["ID", "N"], &rows), "ID    N\nä     7\nlong  -\n");
+    }
+}

@@ -1,0 +1,92 @@
+//! Since when: a moment, a date, or a time ago.
+
+use std::str::FromStr;
+
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+
+use crate::gateway::store::Timestamp;
+
+/// The moment from which on records are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Since(DateTime<Utc>);
+
+// === impl Since ===
+
+impl Since {
+    pub(super) fn moment(self) -> Timestamp {
+        self.0.into()
+    }
+
+    fn parse(text: &str, now: DateTime<Utc>) -> Option<Self> {
+        let moment = DateTime::parse_from_rfc3339(text).ok().map(|moment| moment.to_utc());
+        let date = || Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc());
+        let ago = || now.checked_sub_signed(time(text)?);
+        moment.or_else(date).or_else(ago).map(Self)
+    }
+}
+
+impl FromStr for Since {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text, Utc::now())
+            .ok_or("expected a date, a moment such as 2026-11-21T03:00:00Z, or a time ago such as 24h or 7d")
+    }
+}
+
+/// A whole number with one unit.
+fn time(text: &str) -> Option<TimeDelta> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number = digits.parse().ok()?;
+    match &text[digits.len()..] {
+        "s" => TimeDelta::try_seconds(number),
+        "m" => TimeDelta::try_minutes(number),
+        "h" => TimeDelta::try_hours(number),
+        "d" => TimeDelta::try_days(number),
+        "w" => TimeDelta::try_weeks(number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        let now = DateTime::parse_from_rfc3339("2026-11-21T03:00:00Z").unwrap().to_utc();
+        let shown = Since::parse(text, now).map(|since| since.moment().to_string());
+        assert_eq!(shown.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn a_moment_a_date_and_a_time_ago_are_understood() {
+        check("2026-11-20T10:00:00+02:00", Some("2026-11-20T08:00:00.000Z"));
+        check("2026-11-20", Some("2026-11-20T00:00:00.000Z"));
+        check("90s", Some("2026-11-21T02:58:30.000Z"));
+        check("24h", Some("2026-11-20T03:00:00.000Z"));
+        check("1w", Some("2026-11-14T03:00:00.000Z"));
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        for text in [
+            "",
+            "h",
+            "24",
+            "-1h",
+            "1.5h",
+            "24 h",
+            "yesterday",
+            "2026-13-01",
+            "99999999999999999999d",
+            "9223372036854775807w",
+            "1é",
+        ] {
+            check(text, None);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The SDK: the generated client, and by hand what the generator cannot make.
+//!
+//! Decides how a call is written in Rust, how long it may take, and when it is sent again by itself.
+//! Refuses to know how the gateway works: it needs nothing but an address and a key, and nothing of the server is in its
+//! dependency tree.
+//!
+//! Carries: the client time limits (120 s, and 300 s above 2560x1440); operating rule 1 (only what never reached the
+//! service, and 502, 503 and 504, is sent again, twice at most, and never against `x-should-retry: false`); the decoding
+//! of `data[].b64_json`. Values that the service would refuse cannot be written down, as far as types can say it.
+
+mod answer;
+mod builder;
+mod decode;
+mod error;
+mod images;
+#[doc(hidden)]
+pub mod literal;
+mod models;
+mod request;
+mod retry;
+#[cfg(not(target_arch = "wasm32"))]
+mod save;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Image, Images, Iter};
+pub use builder::Builder;
+pub use error::Error;
+pub use images::ImageCalls;
+pub use models::ModelCalls;
+pub use request::{Compression, GenerateRequest, ImageCount, Output};
+#[cfg(feature = "cli")]
+pub(crate) use save::{format_of_name, replace_file};
+#[doc(hidden)]
+pub use session::Session;
+
+pub use crate::wire::{Bounded, OutOfBounds};
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::wire;
+
+/// A client of the gateway, or of any service with the same API.
+///
+/// Cloning is cheap, and the clones share their connections.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), imagate::client::Error> {
+/// use imagate::Client;
+///
+/// let client = Client::new("http://127.0.0.1:8080/v1", "sk-img-…")?;
+/// let images = client.images().generate("A red fox in fresh snow").await?;
+/// for image in images.iter() {
+///     image.write_to("fox.png").await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// What all calls of a client have in common.
+struct Shared {
+    /// The address without `/v1`, because the generated paths begin with it.
+    base_url: String,
+    http: reqwest::Client,
+    credentials: session::Credentials,
+    max_retries: u32,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client for the service at this address, with this key.
+    ///
+    /// The address may end in `/v1` or leave it out.
+    ///
+    /// # Errors
+    ///
+    /// The address is no web address, or the key cannot stand in a header.
+    pub fn new(base_url: &str, api_key: &str) -> Result<Self, Error> {
+        Self::builder().base_url(base_url).api_key(api_key).build()
+    }
+
+    /// A client from the environment: `IMAGATE_API_KEY` or `OPENAI_API_KEY`, and `IMAGATE_BASE_URL` or `OPENAI_BASE_URL`.
+    ///
+    /// Without an address it is the gateway on this machine, `http://127.0.0.1:8080/v1`.
+    ///
+    /// # Errors
+    ///
+    /// There is no key, or one of the values cannot be used.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// Everything about a client that can be chosen; what is not chosen comes from the environment.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Making images.
+    #[must_use]
+    pub fn images(&self) -> ImageCalls<'_> {
+        ImageCalls::new(self)
+    }
+
+    /// The models that the service knows.
+    #[must_use]
+    pub fn models(&self) -> ModelCalls<'_> {
+        ModelCalls::new(self)
+    }
+
+    /// The generated client for one call that may take this long.
+    fn call(&self, limit: Duration) -> wire::client::Client {
+        let shared = &*self.shared;
+        let session = Session::new(shared.credentials.clone(), shared.max_retries, limit);
+        wire::client::Client::new_with_client(&shared.base_url, shared.http.clone(), session)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key is left out, and so is the HTTP client, whose default headers may hold another secret.
+        f.debug_struct("Client")
+            .field("base_url", &self.shared.base_url)
+            .field("max_retries", &self.shared.max_retries)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,90 @@
+//! Sizes as literals, checked while the program is compiled.
+
+use crate::image::{Size, SizeError};
+
+/// A [`Size`](crate::image::Size) from a literal, checked while the program is compiled.
+///
+/// ```
+/// let size = imagate::size!("1536x1024");
+/// assert_eq!(size.width(), 1536);
+/// ```
+///
+/// A size that breaks one of the four rules does not compile:
+///
+/// ```compile_fail
+/// let size = imagate::size!("1000x1000");
+/// ```
+#[macro_export]
+macro_rules! size {
+    ($text:literal) => {
+        const { $crate::client::literal::size($text) }
+    };
+}
+
+/// What [`size!`](crate::size) calls; only of use in a constant.
+///
+/// # Panics
+///
+/// Where the text is no legal size; in a constant that is an error of the compiler.
+#[doc(hidden)]
+#[must_use]
+#[expect(clippy::panic, reason = "evaluated by the compiler, where a panic is the error message")]
+pub const fn size(text: &str) -> Size {
+    let bytes = text.as_bytes();
+    let (width, rest) = edge(bytes, 0);
+    assert!(rest < bytes.len() && bytes[rest] == b'x', "expected `<width>x<height>`, such as \"1536x1024\"");
+    let (height, end) = edge(bytes, rest + 1);
+    assert!(end == bytes.len(), "expected `<width>x<height>`, such as \"1536x1024\"");
+    match Size::new(width, height) {
+        Ok(size) => size,
+        Err(SizeError::Edge) => panic!("size rule 1: an edge is too long"),
+        Err(SizeError::Grid) => panic!("size rule 2: width or height is off the grid"),
+        Err(SizeError::Ratio) => panic!("size rule 3: the long edge is too long for the short one"),
+        Err(SizeError::Pixels) => panic!("size rule 4: too few or too many pixels"),
+        Err(SizeError::Grammar) => panic!("expected `<width>x<height>`, such as \"1536x1024\""),
+    }
+}
+
+/// The number that begins there, and where it ends. What is too long for any edge stays too long.
+const fn edge(bytes: &[u8], start: usize) -> (u32, usize) {
+    let mut value: u32 = 0;
+    let mut index = start;
+    while index < bytes.len() && bytes[index].is_ascii_digit() && !(index == start && bytes[index] == b'0') {
+        value = value.saturating_mul(10).saturating_add((bytes[index] - b'0') as u32);
+        index += 1;
+    }
+    (value, index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_is_the_size_that_parsing_gives() {
+        for text in ["1024x640", "3840x2160", "2880x2880", "1536x864"] {
+            assert_eq!(text.parse(), Ok(size(text)));
+        }
+    }
+
+    #[test]
+    fn what_parsing_refuses_does_not_compile() {
+        for text in [
+            "",
+            "x",
+            "1024",
+            "1024x",
+            "x1024",
+            "01024x1024",
+            "1024x1024 ",
+            "1024X1024",
+            "1000x1000",
+            "99999999999x16",
+            "512x512",
+            "3088x1024",
+        ] {
+            assert!(text.parse::<Size>().is_err());
+            assert!(std::panic::catch_unwind(|| size(text)).is_err(), "{text}");
+        }
+    }
+}

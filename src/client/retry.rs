@@ -1,0 +1,137 @@
+//! Whether a request is sent again, and after which pause.
+//!
+//! An image is paid for, so this errs on the side of not sending: an answer that broke off, or did not come in time, may
+//! have been made and charged for. Pure, but for the dice and the waiting.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use reqwest::{Response, Result};
+
+use super::session::Head;
+use crate::tables::RETRY_AFTER_MAX_SECONDS;
+
+/// The longest wait that a server may ask of us; beyond it the caller should decide.
+const LONGEST_PAUSE: Duration = Duration::from_secs(RETRY_AFTER_MAX_SECONDS);
+
+/// Ours: a restart or a failover takes about this long.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What became of a request, as far as trying again depends on it.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// No connection came about, so nothing was sent.
+    NeverSent,
+    /// There was an answer.
+    Answer(Head),
+    /// It was sent, and what came of it is unknown.
+    Unknown,
+}
+
+// === impl Seen ===
+
+impl Seen {
+    pub(super) fn of(result: &Result<Response>) -> Self {
+        match result {
+            Ok(response) => Self::Answer(Head::of(response)),
+            Err(error) if never_sent(error) => Self::NeverSent,
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+/// Whether the request has certainly not reached anybody: no address, nobody listening, or no TLS.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn never_sent(error: &reqwest::Error) -> bool {
+    error.is_connect()
+}
+
+/// A browser does not tell.
+#[cfg(target_arch = "wasm32")]
+pub(super) fn never_sent(_: &reqwest::Error) -> bool {
+    false
+}
+
+/// Whether an answer of this kind allows the same request again. The service's own word wins.
+pub(super) fn allows(head: &Head) -> bool {
+    head.should_retry != Some(false) && matches!(head.status, 502..=504)
+}
+
+/// How long to wait before the request is sent again; nothing where it must not be. `jitter` is from 0 to 1.
+pub(super) fn pause(seen: &Seen, tries: u32, jitter: f64) -> Option<Duration> {
+    let asked = match seen {
+        Seen::NeverSent => None,
+        Seen::Answer(head) if allows(head) => head.retry_after,
+        Seen::Answer(_) | Seen::Unknown => return None,
+    };
+    if asked.is_some_and(|asked| asked > LONGEST_PAUSE) {
+        return None;
+    }
+    // Between half and the whole, so that clients that failed together do not come back together.
+    let own = FIRST_PAUSE.saturating_mul(1 << tries.min(6)).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+    Some(asked.unwrap_or_default().max(own))
+}
+
+/// A number from 0 to 1. The keys of the standard hasher come from the system's dice; nothing secret depends on it.
+pub(super) fn jitter() -> f64 {
+    let bits = u32::try_from(RandomState::new().hash_one(()) >> 32).unwrap_or(u32::MAX);
+    f64::from(bits) / f64::from(u32::MAX)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[expect(clippy::disallowed_methods, reason = "the pause between two attempts is all that the SDK ever waits for")]
+pub(super) async fn sleep(pause: Duration) {
+    tokio::time::sleep(pause).await;
+}
+
+/// Never reached: without a timer nothing is sent again.
+#[cfg(target_arch = "wasm32")]
+pub(super) async fn sleep(_: Duration) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, should_retry: Option<bool>, retry_after: Option<u64>) -> Seen {
+        let retry_after = retry_after.map(Duration::from_secs);
+        Seen::Answer(Head { status, request_id: None, should_retry, retry_after, is_simulated: false })
+    }
+
+    #[track_caller]
+    fn check(seen: &Seen, expected: Option<u64>) {
+        assert_eq!(pause(seen, 0, 1.0), expected.map(Duration::from_millis), "{seen:?}");
+    }
+
+    #[test]
+    fn only_what_cannot_be_paid_twice_is_sent_again() {
+        check(&Seen::NeverSent, Some(500));
+        check(&Seen::Unknown, None);
+        for status in [502, 503, 504] {
+            check(&answer(status, None, None), Some(500));
+            check(&answer(status, Some(true), None), Some(500));
+            check(&answer(status, Some(false), None), None);
+        }
+        for status in [200, 307, 400, 401, 403, 404, 408, 409, 413, 429, 500, 501, 505, 520, 524] {
+            check(&answer(status, None, None), None);
+            check(&answer(status, Some(true), None), None);
+        }
+    }
+
+    #[test]
+    fn the_wait_asked_for_is_kept_up_to_a_minute() {
+        check(&answer(503, None, Some(0)), Some(500));
+        check(&answer(503, None, Some(7)), Some(7_000));
+        check(&answer(503, None, Some(60)), Some(60_000));
+        check(&answer(503, None, Some(61)), None);
+        check(&answer(503, None, Some(u64::MAX)), None);
+    }
+
+    #[test]
+    fn pauses_grow_and_are_spread() {
+        let pauses = |jitter| [0, 1, 2].map(|tries| pause(&Seen::NeverSent, tries, jitter).unwrap().as_millis());
+        assert_eq!(pauses(0.0), [250, 500, 1000]);
+        assert_eq!(pauses(1.0), [500, 1000, 2000]);
+        assert!((0..64).map(|_| jitter()).all(|value| (0.0..=1.0).contains(&value)));
+        assert_ne!(jitter().to_bits(), jitter().to_bits());
+    }
+}

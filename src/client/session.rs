@@ -1,0 +1,162 @@
+//! One call: what it carries, how it is sent, and what the head of its answer said.
+//!
+//! The generated client holds a [`Session`] as its inner value and asks its hooks; so this is where every request passes.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use progenitor_client::{ClientHooks, ClientInfo, OperationInfo};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use reqwest::{Request, Response};
+
+use super::Error;
+use super::retry::{self, Seen};
+use crate::wire::client::Client;
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
+
+/// Says that a request is a retry of the client itself, so that the gateway need not pay a second time for what the
+/// first one left behind. The official clients send it too.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+
+/// The generated client sends the version of the document with every request; nobody has asked for it.
+const API_VERSION: HeaderName = HeaderName::from_static("api-version");
+
+/// The key as it is sent, and as it is kept out of messages.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    authorization: HeaderValue,
+    key: Arc<str>,
+}
+
+/// The inner value of the generated client: one call.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct Session {
+    credentials: Credentials,
+    max_retries: u32,
+    limit: Duration,
+    head: Arc<OnceLock<Head>>,
+}
+
+/// What the head of an answer says, apart from its body.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) request_id: Option<String>,
+    pub(super) should_retry: Option<bool>,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) is_simulated: bool,
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    pub(super) fn new(key: &str) -> Result<Self, Error> {
+        let key = key.trim();
+        if key.is_empty() {
+            return Err(Error::settings("the API key is empty"));
+        }
+        // The error of the library is dropped, so that nothing of the key can be in it.
+        let unfit = |_| Error::settings("the API key has characters that cannot stand in a header");
+        let mut authorization = HeaderValue::try_from(format!("Bearer {key}")).map_err(unfit)?;
+        authorization.set_sensitive(true);
+        Ok(Self { authorization, key: key.into() })
+    }
+
+    /// A text of the service, which may have repeated the key to us.
+    pub(super) fn redact(&self, text: String) -> String {
+        if text.contains(&*self.key) { text.replace(&*self.key, "[redacted]") } else { text }
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    pub(super) fn new(credentials: Credentials, max_retries: u32, limit: Duration) -> Self {
+        Self { credentials, max_retries, limit, head: Arc::default() }
+    }
+
+    /// The head of the answer, once there is one.
+    pub(super) fn head(&self) -> Option<&Head> {
+        self.head.get()
+    }
+
+    pub(super) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// How long one attempt may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("max_retries", &self.max_retries)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientHooks<Session> for Client {
+    async fn pre<E>(&self, request: &mut Request, _: &OperationInfo) -> Result<(), progenitor_client::Error<E>> {
+        let session = self.inner();
+        // Per request, because it covers the body too and depends on the size of the image.
+        *request.timeout_mut() = Some(session.limit);
+        let headers = request.headers_mut();
+        headers.insert(AUTHORIZATION, session.credentials.authorization.clone());
+        headers.insert(USER_AGENT, AGENT);
+        headers.remove(API_VERSION);
+        Ok(())
+    }
+
+    async fn exec(&self, mut request: Request, _: &OperationInfo) -> reqwest::Result<Response> {
+        let session = self.inner();
+        let mut tries = 0;
+        loop {
+            // A body that cannot be repeated is sent once.
+            let again = if tries < session.max_retries { request.try_clone() } else { None };
+            let result = self.client().execute(request).await;
+            match again.zip(retry::pause(&Seen::of(&result), tries, retry::jitter())) {
+                Some((next, pause)) => {
+                    drop(result);
+                    retry::sleep(pause).await;
+                    request = next;
+                }
+                None => return result.inspect(|response| drop(session.head.set(Head::of(response)))),
+            }
+            tries += 1;
+            request.headers_mut().insert(RETRY_COUNT, tries.into());
+        }
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    pub(super) fn of(response: &Response) -> Self {
+        let headers = response.headers();
+        let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        Self {
+            status: response.status().as_u16(),
+            request_id: word("x-request-id").map(str::to_owned),
+            should_retry: word("x-should-retry").and_then(|value| value.parse().ok()),
+            retry_after: retry_after(headers),
+            is_simulated: word("x-imagate-simulated") == Some("true"),
+        }
+    }
+}
+
+/// Whole seconds. The other form, a date, is for browsers: a clock that is wrong would make us wait for hours.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}

@@ -1,0 +1,232 @@
+//! Calls against a server that plays a script.
+
+mod server;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::server::{Play, Server, answer};
+use super::{Client, Error, GenerateRequest, Images};
+
+const KEY: &str = "sk-img-test-0123456789";
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(&server.base_url(), KEY).unwrap()
+}
+
+fn generate(server: &Server) -> Result<Images, Error> {
+    run(client(server).images().generate("a fox"))
+}
+
+/// An answer with one image, whose bytes are `hello`.
+fn image() -> Value {
+    json!({"created": 1, "data": [{"b64_json": "aGVsbG8="}]})
+}
+
+fn failure(code: &str, extra: &Value) -> Value {
+    let mut error = json!({"message": "It failed.", "type": "server_error", "param": null, "code": code});
+    error.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    json!({ "error": error })
+}
+
+#[test]
+fn an_image_comes_with_what_was_said_about_it() {
+    let server =
+        Server::play([answer(200, &image()).header("x-request-id", "r-1").header("x-imagate-simulated", "true")]);
+    let images = generate(&server).unwrap();
+    assert_eq!(images.first().bytes().unwrap(), b"hello");
+    assert_eq!((images.len(), images.request_id(), images.is_simulated()), (1, Some("r-1"), true));
+    let request = server.requests().remove(0);
+    assert_eq!(request.line, "POST /v1/images/generations HTTP/1.1");
+    assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    assert_eq!(request.header("user-agent"), Some(concat!("imagate/", env!("CARGO_PKG_VERSION"))));
+    assert_eq!((request.header("api-version"), request.header("x-stainless-retry-count")), (None, None));
+    assert_eq!(request.body["prompt"], "a fox");
+}
+
+#[test]
+fn an_image_is_written_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::play([answer(200, &image())]);
+    let written = run(async {
+        let images = client(&server).images().generate("a fox").await?;
+        images.first().write_to(folder.path().join("fox.png")).await
+    });
+    assert_eq!(std::fs::read(written.unwrap()).unwrap(), b"hello");
+}
+
+#[test]
+fn a_refused_parameter_is_named_and_not_sent_again() {
+    let body = failure(
+        "invalid_request_error",
+        &json!({"param": "size", "reason": "invalid_value", "type": "invalid_request_error"}),
+    );
+    let server = Server::play([answer(400, &body).header("x-request-id", "r-2").header("x-should-retry", "false")]);
+    let error = generate(&server).unwrap_err();
+    assert_eq!((error.status(), error.code(), error.param()), (Some(400), Some("invalid_request_error"), Some("size")));
+    assert_eq!(
+        (error.reason(), error.request_id(), error.message()),
+        (Some("invalid_value"), Some("r-2"), "It failed.")
+    );
+    assert!(error.is_invalid_request() && !error.is_retryable() && !error.is_rate_limited());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn an_exhausted_window_says_when_it_opens() {
+    let body = failure("usage_limit_reached", &json!({"type": "usage_limit_reached", "resets_in_seconds": 3600}));
+    let server = Server::play([answer(429, &body)]);
+    let error = generate(&server).unwrap_err();
+    assert_eq!(error.resets_in(), Some(Duration::from_hours(1)));
+    assert!(error.is_usage_limit() && !error.is_rate_limited() && !error.is_retryable());
+}
+
+#[test]
+fn a_busy_service_is_asked_again_and_told_so() {
+    let busy = answer(503, &failure("service_unavailable", &json!({})));
+    let server = Server::play([busy, answer(200, &image())]);
+    assert_eq!(generate(&server).unwrap().len(), 1);
+    let counts: Vec<_> =
+        server.requests().iter().map(|request| request.header("x-stainless-retry-count").map(str::to_owned)).collect();
+    assert_eq!(counts, [None, Some("1".to_owned())]);
+}
+
+#[test]
+fn it_is_asked_three_times_and_not_more() {
+    let server =
+        Server::play([502, 504, 503, 200].map(|status| answer(status, &failure("upstream_error", &json!({})))));
+    let error = generate(&server).unwrap_err();
+    assert_eq!((error.status(), server.requests().len()), (Some(503), 3));
+    assert!(error.is_retryable());
+}
+
+#[test]
+fn the_word_of_the_service_against_a_retry_is_obeyed() {
+    let body = failure("upstream_error", &json!({"reason": "content_refused"}));
+    let server = Server::play([answer(502, &body).header("x-should-retry", "false"), answer(200, &image())]);
+    let error = generate(&server).unwrap_err();
+    assert!(error.is_refused() && !error.is_retryable(), "{error}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn what_may_have_been_paid_for_is_never_sent_again() {
+    let truncated = answer(200, &image()).truncated();
+    for play in [Play::Hangup, truncated] {
+        let server = Server::play([play, answer(200, &image())]);
+        let error = generate(&server).unwrap_err();
+        assert!(!error.is_retryable() && !error.is_connect() && error.message().contains("nevertheless"), "{error:?}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
+fn a_silent_service_is_given_up_and_not_asked_again() {
+    let server = Server::play([Play::Silence, answer(200, &image())]);
+    let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
+    let error = run(client(&server).images().generate(request)).unwrap_err();
+    assert!(error.is_timeout() && !error.is_retryable(), "{error:?}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn the_time_limit_covers_the_body_too() {
+    let server = Server::play([answer(200, &image()).then_silent()]);
+    let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
+    let error = run(client(&server).images().generate(request)).unwrap_err();
+    assert!(error.is_timeout(), "{error:?}");
+}
+
+#[test]
+fn where_nobody_listens_nothing_was_paid() {
+    let address = server::unused_address();
+    let client =
+        Client::builder().base_url(format!("http://{address}/v1")).api_key(KEY).max_retries(0).build().unwrap();
+    let error = run(client.images().generate("a fox")).unwrap_err();
+    assert!(error.is_connect() && error.is_retryable() && error.status().is_none(), "{error:?}");
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let elsewhere = Server::play([answer(200, &image())]);
+    let target = format!("{}/v1/images/generations", elsewhere.base_url());
+    let server = Server::play([answer(307, &json!({})).header("location", &target)]);
+    let error = generate(&server).unwrap_err();
+    assert_eq!((error.status(), elsewhere.requests().len()), (Some(307), 0));
+}
+
+#[test]
+fn images_are_not_lost_over_an_unknown_word() {
+    let mut body = image();
+    body["background"] = "auto".into();
+    body["quality"] = "ultra".into();
+    body["output_format"] = "webp".into();
+    body["usage"] = json!({"total_tokens": "many"});
+    let images = generate(&Server::play([answer(200, &body)])).unwrap();
+    assert_eq!(images.first().bytes().unwrap(), b"hello");
+    let response = images.response();
+    assert_eq!(response.output_format.map(|format| format.to_string()).as_deref(), Some("webp"));
+    assert!(response.background.is_none() && response.quality.is_none() && images.usage().is_none());
+}
+
+#[test]
+fn a_success_without_an_image_is_none() {
+    for body in [
+        json!({"created": 1, "data": []}),
+        json!({"created": 1, "data": [{"b64_json": ""}]}),
+        json!({"data": [{"b64_json": null}]}),
+        json!("hi"),
+    ] {
+        let error = generate(&Server::play([answer(200, &body)])).unwrap_err();
+        assert!(error.status() == Some(200) && !error.is_retryable(), "{body}: {error:?}");
+    }
+}
+
+#[test]
+fn an_error_in_another_shape_keeps_what_it_has() {
+    let server = Server::play([
+        answer(418, &json!({"error": {"message": "No.", "code": "teapot"}})).header("x-request-id", "r-3")
+    ]);
+    let error = generate(&server).unwrap_err();
+    assert_eq!(error.to_string(), "No. (status 418, code teapot, request r-3)");
+    let server = Server::play([Play::page(500, "<html>oops</html>")]);
+    assert_eq!(generate(&server).unwrap_err().to_string(), "the request failed (status 500)");
+}
+
+#[test]
+fn the_key_is_shown_nowhere() {
+    let body = json!({"error": {"message": format!("Incorrect API key: {KEY}"), "code": null, "param": null, "type": "authentication_error"}});
+    let server = Server::play([answer(401, &body)]);
+    let client = client(&server);
+    let error = run(client.images().generate("a fox")).unwrap_err();
+    assert!(error.is_invalid_key() && error.message() == "Incorrect API key: [redacted]", "{error}");
+    let call = client.call(Duration::from_secs(1));
+    let shown = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
+    assert!(!shown.contains(KEY), "{shown}");
+    let error = Client::new("http://host", "sk-\n-secret").unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+}
+
+#[test]
+fn models_are_listed_and_looked_up() {
+    let model = json!({"id": "a/b", "object": "model", "created": 1, "owned_by": "x"});
+    let server = Server::play([answer(200, &json!({"object": "list", "data": [model]})), answer(200, &model)]);
+    let client = client(&server);
+    assert_eq!(run(client.models().list()).unwrap().data[0].id, "a/b");
+    assert_eq!(run(client.models().retrieve("a/b")).unwrap().owned_by, "x");
+    let lines: Vec<String> = server.requests().into_iter().map(|request| request.line).collect();
+    assert_eq!(lines, ["GET /v1/models HTTP/1.1", "GET /v1/models/a%2Fb HTTP/1.1"]);
+}
+
+#[test]
+fn a_call_can_move_to_another_thread() {
+    fn moves<T: Send>(_: T) {}
+    let client = Client::new("http://host", KEY).unwrap();
+    moves(client.images().generate("a fox"));
+    moves(client.models().list());
+}

@@ -1,0 +1,162 @@
+//! A server with one answer for each connection, in order, that writes down what it was asked.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::Value;
+
+/// What happens to a request.
+pub(super) enum Play {
+    /// It is answered.
+    Answer(Answer),
+    /// The connection ends without a byte.
+    Hangup,
+    /// Nothing more happens.
+    Silence,
+}
+
+pub(super) struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+    /// How much of the body is left out.
+    missing: usize,
+    then_silent: bool,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) line: String,
+    headers: Vec<(String, String)>,
+    pub(super) body: Value,
+}
+
+pub(super) struct Server {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+pub(super) fn answer(status: u16, body: &Value) -> Play {
+    Play::page(status, &body.to_string())
+}
+
+/// An address at which nobody listens.
+pub(super) fn unused_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+// === impl Play ===
+
+impl Play {
+    pub(super) fn page(status: u16, body: &str) -> Self {
+        Self::Answer(Answer { status, headers: Vec::new(), body: body.to_owned(), missing: 0, then_silent: false })
+    }
+
+    pub(super) fn header(self, name: &str, value: &str) -> Self {
+        self.change(|answer| answer.headers.push((name.to_owned(), value.to_owned())))
+    }
+
+    /// The connection ends before the body does.
+    pub(super) fn truncated(self) -> Self {
+        self.change(|answer| answer.missing = 5)
+    }
+
+    /// The body stops, and the connection stays.
+    pub(super) fn then_silent(self) -> Self {
+        self.change(|answer| (answer.missing, answer.then_silent) = (5, true))
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Answer)) -> Self {
+        if let Self::Answer(answer) = &mut self {
+            change(answer);
+        }
+        self
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    pub(super) fn play(script: impl IntoIterator<Item = Play, IntoIter: Send + 'static>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, script) = (Arc::clone(&requests), script.into_iter());
+        // It ends with the process: the script may be longer than what is asked.
+        thread::spawn(move || {
+            // Held, so that silence is silence and not the end of a connection.
+            let mut held = Vec::new();
+            for play in script {
+                let (stream, _) = listener.accept().unwrap();
+                seen.lock().unwrap().push(Request::read(&stream));
+                held.extend(perform(play, stream));
+            }
+            for mut stream in held {
+                drop(stream.read(&mut [0]));
+            }
+        });
+        Self { address, requests }
+    }
+
+    pub(super) fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+fn perform(play: Play, mut stream: TcpStream) -> Option<TcpStream> {
+    match play {
+        Play::Hangup => None,
+        Play::Silence => Some(stream),
+        Play::Answer(answer) => {
+            stream.write_all(&answer.bytes()).unwrap();
+            answer.then_silent.then_some(stream)
+        }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    fn bytes(&self) -> Vec<u8> {
+        let headers: Vec<String> = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let (status, length) = (self.status, self.body.len());
+        let head =
+            format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{}\r\n", headers.concat());
+        [head.as_bytes(), &self.body.as_bytes()[..length - self.missing]].concat()
+    }
+}
+
+// === impl Request ===
+
+impl Request {
+    fn read(stream: &TcpStream) -> Self {
+        let mut reader = BufReader::new(stream);
+        let mut line = || {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            line.trim_end().to_owned()
+        };
+        let first = line();
+        let rest = std::iter::from_fn(|| Some(line()).filter(|line| !line.is_empty()));
+        let headers = rest
+            .filter_map(|line| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned())))
+            .collect();
+        let mut request = Self { line: first, headers, body: Value::Null };
+        let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        request.body = serde_json::from_slice(&body).unwrap_or_default();
+        request
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}

@@ -1,0 +1,243 @@
+//! What can go wrong for a caller, and the one mapping to status, code, headers and retry advice.
+//!
+//! This room knows nothing of HTTP libraries and nothing of accounts: an [`Error`] holds only what a caller may read.
+//! What the log should know beside it is logged where it is known.
+//! It carries the error table of the specification and the retry advice of the money rules: clients try again by
+//! themselves, so every error says whether that can help and whether it can cost a second image.
+
+mod code;
+mod rejection;
+
+pub(crate) use code::Code;
+pub(crate) use rejection::{Reason, Rejection};
+
+use serde_json::{Map, Value, json};
+
+/// Why a request got no image. `Display` is what the caller reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Error {
+    /// The key is absent, unknown, disabled, deleted or expired: the caller is not told which.
+    InvalidKey,
+    /// A parameter, or a combination of them, is not acceptable.
+    Invalid(Rejection),
+    /// The body, or one part of it, is over its limit.
+    TooLarge(Rejection),
+    /// A content type or content encoding that is not read here.
+    UnsupportedMedia(String),
+    /// There is no such thing at this address.
+    NotFound(Missing),
+    /// The usage window of every account is exhausted.
+    UsageLimit(Reset),
+    /// Too many requests right now; waiting a little helps.
+    RateLimited {
+        /// Whole seconds to wait.
+        retry_after: u32,
+    },
+    /// No account may serve this request.
+    NoAccounts,
+    /// The upstream gave no image.
+    Upstream(Fault),
+    /// The store does not answer.
+    Unavailable,
+    /// The operation is described but not served by this version.
+    NotImplemented,
+    /// A fault of the gateway itself.
+    Internal,
+}
+
+/// What was not found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// A model id.
+    Model(String),
+    /// The address is known, the method is not.
+    Method {
+        /// As sent.
+        method: String,
+        /// As sent.
+        path: String,
+    },
+}
+
+/// When the earliest account has room again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reset {
+    /// Unix seconds, where known.
+    pub(crate) at: Option<i64>,
+    /// Seconds from now, where known.
+    pub(crate) seconds: Option<u64>,
+}
+
+/// Why the upstream gave no image, as far as a caller may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Refused by the upstream's content policy: class R.
+    Refused,
+    /// An answer without an image that may have been paid: class X.
+    NoImage,
+    /// The connection broke when an image may already have been made: class X.
+    Broken,
+    /// No answer in time when an image may already have been made: class X.
+    Timeout,
+    /// Nothing was done at all (class N), or the upstream says so itself (class F): a repeat costs nothing twice.
+    Unreachable,
+}
+
+/// `Retry-After` is never above this: two well-known clients sleep for whatever it says.
+const RETRY_AFTER_MAX: u64 = crate::tables::RETRY_AFTER_MAX_SECONDS;
+
+// === impl Error ===
+
+impl Error {
+    /// The row of the error table.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::InvalidKey => Code::InvalidApiKey,
+            Self::Invalid(_) => Code::InvalidRequest,
+            Self::TooLarge(_) => Code::RequestTooLarge,
+            Self::UnsupportedMedia(_) => Code::UnsupportedMediaType,
+            Self::NotFound(Missing::Model(_)) => Code::ModelNotFound,
+            Self::NotFound(Missing::Method { .. }) => Code::MethodNotAllowed,
+            Self::UsageLimit(_) => Code::UsageLimitReached,
+            Self::RateLimited { .. } => Code::RateLimitExceeded,
+            Self::NoAccounts => Code::NoAvailableAccounts,
+            Self::Upstream(_) => Code::UpstreamError,
+            Self::Unavailable => Code::ServiceUnavailable,
+            Self::NotImplemented => Code::NotImplemented,
+            Self::Internal => Code::InternalError,
+        }
+    }
+
+    /// The parameter at fault, where one is.
+    pub(crate) fn param(&self) -> Option<&str> {
+        match self {
+            Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
+            Self::NotFound(Missing::Model(_)) => Some("model"),
+            _ => None,
+        }
+    }
+
+    /// Whether the same request, sent again by itself, can succeed without paying for an image twice.
+    pub(crate) fn should_retry(&self) -> bool {
+        match self {
+            Self::RateLimited { .. } | Self::Unavailable => true,
+            Self::Upstream(fault) => *fault == Fault::Unreachable,
+            Self::InvalidKey
+            | Self::Invalid(_)
+            | Self::TooLarge(_)
+            | Self::UnsupportedMedia(_)
+            | Self::NotFound(_)
+            | Self::UsageLimit(_)
+            | Self::NoAccounts
+            | Self::NotImplemented
+            | Self::Internal => false,
+        }
+    }
+
+    /// Whole seconds for `Retry-After`; nothing where the wait is long, because that stands in the body.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        let seconds = match self {
+            Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
+            Self::UsageLimit(reset) => reset.seconds,
+            _ => None,
+        };
+        seconds.filter(|seconds| *seconds <= RETRY_AFTER_MAX)
+    }
+
+    /// The error body of the contract: always the same nesting, always all four keys.
+    pub(crate) fn body(&self) -> Value {
+        let code = self.code();
+        let mut detail = Map::new();
+        detail.insert("message".to_owned(), Value::String(self.to_string()));
+        detail.insert("type".to_owned(), code.kind().into());
+        detail.insert("param".to_owned(), self.param().into());
+        detail.insert("code".to_owned(), code.as_str().into());
+        if let Some(reason) = self.reason() {
+            detail.insert("reason".to_owned(), reason.into());
+        }
+        if let Self::UsageLimit(reset) = self {
+            detail.extend(reset.at.map(|at| ("resets_at".to_owned(), at.into())));
+            detail.extend(reset.seconds.map(|seconds| ("resets_in_seconds".to_owned(), seconds.into())));
+        }
+        json!({ "error": detail })
+    }
+
+    /// The finer word beside the code.
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.reason.map(Reason::as_str),
+            Self::Upstream(fault) => Some(fault.as_str()),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
+            Self::UnsupportedMedia(message) => f.write_str(message),
+            Self::NotFound(Missing::Model(id)) => write!(f, "The model '{id}' does not exist."),
+            Self::NotFound(Missing::Method { method, path }) => write!(f, "Not allowed to {method} on {path}"),
+            Self::InvalidKey
+            | Self::UsageLimit(_)
+            | Self::RateLimited { .. }
+            | Self::NoAccounts
+            | Self::Upstream(_)
+            | Self::Unavailable
+            | Self::NotImplemented
+            | Self::Internal => f.write_str(self.code().message()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Rejection> for Error {
+    fn from(rejection: Rejection) -> Self {
+        Self::Invalid(rejection)
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// The `reason` beside `upstream_error`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "content_refused",
+            Self::NoImage => "no_image_data",
+            Self::Broken | Self::Unreachable => "network",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_has_all_four_keys_and_the_nesting() {
+        assert_eq!(
+            Error::InvalidKey.body(),
+            json!({"error": {"message": "Invalid API key", "type": "authentication_error", "param": null, "code": "INVALID_API_KEY"}})
+        );
+    }
+
+    #[test]
+    fn a_refusal_and_an_ambiguous_failure_are_never_to_be_sent_again() {
+        for fault in [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout] {
+            assert!(!Error::Upstream(fault).should_retry(), "{fault:?}");
+        }
+        assert!(Error::Upstream(Fault::Unreachable).should_retry());
+    }
+
+    #[test]
+    fn a_long_wait_stands_in_the_body_and_not_in_the_header() {
+        let far = Error::UsageLimit(Reset { at: Some(1_795_228_664), seconds: Some(3600) });
+        assert_eq!(far.retry_after(), None);
+        assert_eq!(far.body()["error"]["resets_in_seconds"], 3600);
+        assert_eq!(Error::UsageLimit(Reset { at: None, seconds: Some(60) }).retry_after(), Some(60));
+    }
+}

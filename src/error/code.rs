@@ -1,0 +1,72 @@
+//! The codes of the error table. The drift test holds them against the document, both ways.
+
+use crate::tables;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $kind:literal;)+) => {
+        /// A row of the error table: the stable word that programs compare.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Code { $($(#[$doc])* $name,)+ }
+
+        impl Code {
+            /// Every code there is.
+            #[cfg_attr(not(test), expect(dead_code, reason = "the drift test walks all rows"))]
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// `error.code`.
+            pub(crate) const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+
+            /// The HTTP status that goes with it.
+            pub(crate) const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)+ }
+            }
+
+            /// `error.type`.
+            pub(crate) const fn kind(self) -> &'static str {
+                match self { $(Self::$name => $kind,)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The key is not one of ours, or is disabled or deleted.
+    InvalidApiKey = "INVALID_API_KEY", 401, "authentication_error";
+    /// A bad or incompatible parameter.
+    InvalidRequest = "invalid_request_error", 400, "invalid_request_error";
+    /// The usage window of the upstream accounts is exhausted.
+    UsageLimitReached = "usage_limit_reached", 429, "usage_limit_reached";
+    /// The upstream gave no image, the network failed, or the content was refused.
+    UpstreamError = "upstream_error", 502, "upstream_error";
+    /// No account may serve this request.
+    NoAvailableAccounts = "no_available_accounts", 503, "server_error";
+    /// Too many requests right now.
+    RateLimitExceeded = "rate_limit_exceeded", 429, "rate_limit_error";
+    /// The body, or one file in it, is too large.
+    RequestTooLarge = "request_too_large", 413, "invalid_request_error";
+    /// A content type or content encoding that is not read here.
+    UnsupportedMediaType = "unsupported_media_type", 415, "invalid_request_error";
+    /// Nothing stands at this address.
+    UnknownUrl = "unknown_url", 404, "invalid_request_error";
+    /// The address does not take this method.
+    MethodNotAllowed = "method_not_allowed", 405, "invalid_request_error";
+    /// No model has this id.
+    ModelNotFound = "model_not_found", 404, "invalid_request_error";
+    /// A fault of the gateway.
+    InternalError = "internal_error", 500, "server_error";
+    /// Described, but not served by this version.
+    NotImplemented = "not_implemented", 501, "server_error";
+    /// The store does not answer.
+    ServiceUnavailable = "service_unavailable", 503, "server_error";
+}
+
+impl Code {
+    /// The message of the document's error table, for errors that have nothing more to tell.
+    pub(crate) fn message(self) -> &'static str {
+        let row = tables::ERRORS.iter().find(|row| row.code == self.as_str());
+        // The drift test makes sure that there is a row; a missing one must not take the answer with it.
+        row.map_or("The request failed", |row| row.message)
+    }
+}

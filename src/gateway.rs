@@ -1,0 +1,109 @@
+//! The server: owns the rooms, their start and their end.
+
+mod accounts;
+pub(crate) mod config;
+mod endpoints;
+mod flow;
+pub(crate) mod front;
+pub(crate) mod keys;
+pub(crate) mod ledger;
+mod relay;
+mod rules;
+mod serve;
+pub(crate) mod store;
+pub(crate) mod telemetry;
+mod upstream;
+
+pub(crate) use serve::{ServeError, serve};
+
+use std::sync::Arc;
+
+use accounts::Accounts;
+use config::{Config, Deadlines};
+use keys::{Keys, Pepper};
+use ledger::{Ledger, NodeId};
+use store::{AccountSpec, SqliteStore, Store, StoreError};
+use upstream::Upstream;
+
+/// Everything that a request can reach.
+pub(crate) struct Gateway {
+    keys: Keys,
+    accounts: Accounts,
+    upstream: Upstream,
+    ledger: Ledger,
+    models: Vec<String>,
+    deadlines: Deadlines,
+}
+
+/// The store of a configuration, for the server and for commands beside it.
+///
+/// # Errors
+///
+/// Where the data directory cannot be used.
+pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, StoreError> {
+    SqliteStore::open(&config.data_dir).await.map(Arc::new)
+}
+
+/// The keys in a store.
+pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Keys {
+    Keys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::derive(store.master_key()))
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Builds the rooms. The store must be locked for serving.
+    async fn build(config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
+        for group in &config.groups {
+            store.ensure_group(&group.name).await?;
+        }
+        for account in &config.accounts {
+            store.sync_account(spec(account)).await?;
+        }
+        Ok(Self {
+            keys: open_keys(store),
+            accounts: Accounts::new(&config.accounts),
+            upstream: Upstream::new(config)?,
+            ledger: Ledger::start(Arc::clone(store) as Arc<dyn Store>, NodeId::only()).await?,
+            models: config.models.clone(),
+            deadlines: config.deadlines,
+        })
+    }
+
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub(crate) const fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    pub(crate) const fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    pub(crate) const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn models(&self) -> &[String] {
+        &self.models
+    }
+
+    pub(crate) const fn deadlines(&self) -> Deadlines {
+        self.deadlines
+    }
+}
+
+/// What the store keeps of an account: never its credentials.
+fn spec(account: &config::Account) -> AccountSpec<'_> {
+    let kind = match account.upstream {
+        config::Upstream::Simulator => "simulator",
+        config::Upstream::Images(_) => "api_key",
+    };
+    let tier = match account.tier {
+        config::Tier::Paid => "paid",
+        config::Tier::Free => "free",
+    };
+    AccountSpec { name: &account.name, kind, protocol: "images", tier }
+}

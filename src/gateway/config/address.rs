@@ -1,0 +1,236 @@
+//! Addresses: where the gateway listens, and where an upstream is.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use http::Uri;
+use http::uri::Scheme;
+
+/// A host and a port to listen on. The host may be a name; it is looked up when the socket is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listen {
+    host: String,
+    port: u16,
+}
+
+impl Listen {
+    pub(super) const fn new(host: String, port: u16) -> Self {
+        Self { host, port }
+    }
+
+    /// The name or address; an IPv6 address stands without brackets.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port; 0 takes a free one.
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl FromStr for Listen {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const SHAPE: &str = "must be `host:port`, such as \"127.0.0.1:8080\"";
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self::new(address.ip().to_string(), address.port()));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(SHAPE)?;
+        if !is_name(host) {
+            return Err(SHAPE);
+        }
+        let port = port.parse().map_err(|_| "must end in a port from 0 to 65535")?;
+        Ok(Self::new(host.to_owned(), port))
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(formatter, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(formatter, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// The address of an upstream, rebuilt from its checked parts; the path has no `/` at its end.
+///
+/// What a reader and a parser could understand differently is refused: an address decides who gets the credentials.
+pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
+    if text.contains('#') {
+        return Err("must not have a fragment (`#`)");
+    }
+    let uri: Uri = text.parse().map_err(|_| "must be a web address, such as \"https://api.openai.com/v1\"")?;
+    let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+        return Err("must begin with `https://`");
+    };
+    let encrypted = *scheme == Scheme::HTTPS;
+    if !encrypted && *scheme != Scheme::HTTP {
+        return Err("must begin with `https://`");
+    }
+    if authority.as_str().contains('@') {
+        return Err("must not have a user or password; credentials belong in `api_key`");
+    }
+    if uri.query().is_some() {
+        return Err("must not have a query (`?`)");
+    }
+    let host = authority.host();
+    if !is_name(host) && bracketed(host).is_none() {
+        return Err("must name a host of letters, digits, `.` and `-`, or an IP address");
+    }
+    if authority.as_str().len() > host.len() && authority.port_u16().is_none_or(|port| port == 0) {
+        return Err("must have a port from 1 to 65535 after the `:`");
+    }
+    if !encrypted && !allow_http && !is_loopback(host) {
+        return Err(
+            "must begin with `https://`, because plain http shows the key on the way (`allow_http = true` accepts that)",
+        );
+    }
+    let path = uri.path().trim_end_matches('/');
+    if path.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..") || segment.contains('%')) {
+        return Err("must have a plain path, without empty parts, `.`, `..` or `%`");
+    }
+    let rebuilt = format!("{scheme}://{}{path}", authority.as_str().to_ascii_lowercase());
+    rebuilt.parse().map_err(|_| "must be a web address, such as \"https://api.openai.com/v1\"")
+}
+
+fn is_name(host: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    host.len() <= 253 && host.split('.').all(label)
+}
+
+fn bracketed(host: &str) -> Option<Ipv6Addr> {
+    host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// Only what cannot leave this machine: a name such as `127.0.0.1.example.com` is no loopback address.
+fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || bracketed(host).is_some_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let parsed = base_url(text, false).map(|uri| uri.to_string());
+        match (parsed, expected) {
+            (Ok(uri), Ok(expected)) => assert_eq!(uri.trim_end_matches('/'), expected, "{text}"),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{text}: {error}"),
+            (parsed, expected) => panic!("{text}: {parsed:?}, not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_base_url_is_rebuilt_from_its_parts() {
+        check("https://api.openai.com/v1", Ok("https://api.openai.com/v1"));
+        check("https://api.openai.com/v1/", Ok("https://api.openai.com/v1"));
+        check("HTTPS://API.OpenAI.com:8443/V1", Ok("https://api.openai.com:8443/V1"));
+        check("https://10.0.0.7:9000", Ok("https://10.0.0.7:9000"));
+        check("https://[2001:db8::1]/openai/v1", Ok("https://[2001:db8::1]/openai/v1"));
+        check("https://my_host-2.internal", Ok("https://my_host-2.internal"));
+    }
+
+    #[test]
+    fn plain_http_stays_on_this_machine() {
+        for host in ["127.0.0.1:9", "127.8.9.1", "localhost:8080", "LOCALHOST", "[::1]:80"] {
+            assert!(base_url(&format!("http://{host}/v1"), false).is_ok(), "{host}");
+        }
+        let elsewhere = [
+            "api.openai.com",
+            "127.0.0.1.example.com",
+            "localhost.example.com",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0.0.0.0",
+            "10.0.0.1",
+            "169.254.169.254",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "[fe80::1]",
+            "0177.0.0.1",
+        ];
+        for host in elsewhere {
+            check(&format!("http://{host}/v1"), Err("plain http"));
+            assert!(base_url(&format!("http://{host}/v1"), true).is_ok(), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_could_be_misread_is_refused() {
+        check("https://user:pass@api.openai.com/v1", Err("user or password"));
+        check("https://api.openai.com@evil.example/v1", Err("user or password"));
+        check("https://@api.openai.com", Err("user or password"));
+        check("https://api.openai.com/v1?key=1", Err("query"));
+        check("https://api.openai.com?", Err("query"));
+        check("https://api.openai.com/v1#x", Err("fragment"));
+        check("https://evil.example#@api.openai.com", Err("fragment"));
+        check("https://evil.example\\@api.openai.com", Err("web address"));
+        check("https://api.openai.com\u{2024}evil.example", Err("web address"));
+        check("https://münchen.example", Err("web address"));
+        check("https://ex%61mple.com", Err("web address"));
+        check("https:///v1", Err("web address"));
+        check("https://", Err("web address"));
+        check(" https://api.openai.com", Err("web address"));
+        check("https://api.openai.com/v 1", Err("web address"));
+        check("", Err("web address"));
+        check("https://:443/v1", Err("name a host"));
+        check("https://a..b/v1", Err("name a host"));
+        check("https://api.openai.com./v1", Err("name a host"));
+        check("https://*/v1", Err("name a host"));
+        check("https://a,b/v1", Err("name a host"));
+        check("https://a;b/v1", Err("name a host"));
+        check("https://-a.example/v1", Err("name a host"));
+        check("https://[::1%25eth0]/v1", Err("name a host"));
+        check("https://a:/v1", Err("port"));
+        check("https://a:0/v1", Err("port"));
+        check("https://a:99999/v1", Err("port"));
+        check("https://a/v1/../admin", Err("plain path"));
+        check("https://a/./v1", Err("plain path"));
+        check("https://a/%2e%2e/v1", Err("plain path"));
+        check("https://a//v1", Err("plain path"));
+        check("ftp://a/v1", Err("https://"));
+        check("file:///etc/passwd", Err(""));
+        check("api.openai.com/v1", Err(""));
+        check("//api.openai.com/v1", Err("https://"));
+        check("/v1", Err("https://"));
+        check("javascript:alert(1)", Err(""));
+    }
+
+    #[test]
+    fn listening_takes_an_address_or_a_name() {
+        let parse = |text: &str| {
+            text.parse::<Listen>().map(|listen| (listen.host().to_owned(), listen.port(), listen.to_string()))
+        };
+        let good = |host: &str, port, shown: &str| Ok((host.to_owned(), port, shown.to_owned()));
+        assert_eq!(parse("127.0.0.1:8080"), good("127.0.0.1", 8080, "127.0.0.1:8080"));
+        assert_eq!(parse("[::1]:0"), good("::1", 0, "[::1]:0"));
+        assert_eq!(parse("localhost:80"), good("localhost", 80, "localhost:80"));
+        for bad in [
+            "",
+            "8080",
+            ":8080",
+            "localhost",
+            "::1:8080",
+            "http://localhost:80",
+            "localhost:http",
+            "localhost:65536",
+            "a b:1",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

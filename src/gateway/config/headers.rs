@@ -1,0 +1,83 @@
+//! Which further headers an account may send.
+
+use http::HeaderName;
+
+/// Headers that the gateway writes itself, or that say where a message ends and whom it is for.
+const OURS: [&str; 20] = [
+    "accept",
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "forwarded",
+    "host",
+    "idempotency-key",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "x-request-id",
+];
+
+/// Words in the name of a header that carries a credential.
+const SECRET_WORDS: [&str; 5] = ["auth", "cookie", "key", "secret", "token"];
+
+/// The name of a header that an account may send.
+pub(super) fn name(text: &str) -> Result<HeaderName, String> {
+    let name: HeaderName =
+        text.parse().map_err(|_| format!("`{}` is not the name of a header", text.escape_debug()))?;
+    if OURS.contains(&name.as_str()) {
+        let advice = if name == http::header::AUTHORIZATION { "; the key belongs in `api_key`" } else { "" };
+        return Err(format!("the header `{name}` is written by the gateway itself{advice}"));
+    }
+    Ok(name)
+}
+
+/// Whether the value of the header is a credential, by its name.
+pub(super) fn is_secret(name: &HeaderName) -> bool {
+    name.as_str().split(['-', '_']).any(|word| SECRET_WORDS.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_the_gateway_are_its_own() {
+        assert!(name("OpenAI-Organization").is_ok());
+        for bad in [
+            "Authorization",
+            "HOST",
+            "content-length",
+            "User-Agent",
+            "Transfer-Encoding",
+            "",
+            "a b",
+            "a:b",
+            "ü",
+            "a\r\nb",
+        ] {
+            assert!(name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_told_by_their_name() {
+        for (header, secret) in [
+            ("api-key", true),
+            ("x-auth-token", true),
+            ("cookie", true),
+            ("openai-project", false),
+            ("x-keyboard", false),
+        ] {
+            assert_eq!(is_secret(&HeaderName::from_static(header)), secret, "{header}");
+        }
+    }
+}

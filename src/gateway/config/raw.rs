@@ -1,0 +1,185 @@
+//! The settings as written: one type for each table of the file, with everything optional.
+//!
+//! These types are the only list of settings that exists. The reader takes its names and types from their schema,
+//! editors take it as a file, and the messages take their words from it. Nothing here decides what a value means.
+
+#![expect(unused_qualifications, reason = "schemars writes the types of required fields with their whole path")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use schemars::r#gen::SchemaGenerator;
+use schemars::schema::{InstanceType, Metadata, Schema, SchemaObject, StringValidation};
+use serde::Deserialize;
+
+/// Settings of the gateway, as they stand in one TOML file.
+///
+/// The same type holds what the environment and the command line say.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawConfig {
+    /// Where callers connect, as `host:port`; port 0 takes a free one. Default: `127.0.0.1:8080`.
+    pub(super) listen: Option<String>,
+    /// Where metrics and health are served apart from the callers, as `host:port`. Default: nowhere.
+    pub(super) metrics_listen: Option<String>,
+    /// Where the gateway keeps its data. A relative path starts at the folder of this file. Default: the data folder of
+    /// the platform.
+    pub(super) data_dir: Option<PathBuf>,
+    /// The database, when it is not the SQLite database in `data_dir`; in this version there is no other. Its address can
+    /// carry a password, so it is a secret.
+    pub(super) database_url: Option<SecretSource>,
+    /// How long running requests may take to finish once the gateway was asked to stop. Default: `30s`.
+    pub(super) drain_timeout: Option<Period>,
+    /// Ids of the text models that `GET /v1/models` lists; the image models need not stand here. Default: `gpt-5.5`.
+    pub(super) models: Option<Vec<String>>,
+    /// How long one call to an upstream may take.
+    pub(super) deadlines: Option<RawDeadlines>,
+    /// The upstream accounts. Without any, the built-in simulator draws the images.
+    pub(super) accounts: Option<Vec<RawAccount>>,
+    /// The groups that keys belong to. The group `default` is always there.
+    pub(super) groups: Option<Vec<RawGroup>>,
+}
+
+/// How long one call to an upstream may take.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDeadlines {
+    /// Until the connection stands, and again until TLS does. Default: `5s`.
+    pub(super) connect: Option<Period>,
+    /// For an image of up to 2560x1440 pixels. Default: `150s`.
+    pub(super) standard: Option<Period>,
+    /// For a larger image. Default: `330s`, and never below `standard`.
+    pub(super) large: Option<Period>,
+}
+
+/// One upstream account.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAccount {
+    /// What logs and records call the account: letters, digits, `.`, `_` and `-`.
+    #[schemars(required)]
+    pub(super) name: Option<String>,
+    /// What kind of credentials the account has.
+    #[schemars(required)]
+    pub(super) kind: Option<Kind>,
+    /// Which API the upstream speaks. Default: `images`.
+    pub(super) protocol: Option<Protocol>,
+    /// The address of the upstream with its version, such as `https://api.openai.com/v1`.
+    pub(super) base_url: Option<String>,
+    /// Allows a `base_url` of plain `http` that leaves this machine: credentials and images then travel unencrypted.
+    pub(super) allow_http: Option<bool>,
+    /// The key that the upstream issued.
+    pub(super) api_key: Option<SecretSource>,
+    /// Whether the account is paid for; paid accounts are preferred for images. Default: `paid`.
+    pub(super) tier: Option<Tier>,
+    /// The groups whose keys may use the account. Default: `["default"]`.
+    pub(super) groups: Option<Vec<String>>,
+    /// Among accounts that are otherwise equal the highest goes first. Default: 0.
+    #[schemars(range(min = -1000, max = 1000))]
+    pub(super) priority: Option<i32>,
+    /// How many images of up to 2560x1440 pixels the account may make at once. Default: 8.
+    #[schemars(range(min = 1, max = 10000))]
+    pub(super) concurrency: Option<u32>,
+    /// How many larger images the account may make at once. Default: 2.
+    #[schemars(range(min = 1, max = 10000))]
+    pub(super) large_concurrency: Option<u32>,
+    /// Further headers for each request to the upstream. Values that are secret are written as secrets.
+    pub(super) headers: Option<BTreeMap<String, RawHeader>>,
+}
+
+/// One group of keys.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGroup {
+    /// What keys and accounts call the group: letters, digits, `.`, `_` and `-`.
+    #[schemars(required)]
+    pub(super) name: Option<String>,
+    /// What happens when the upstream made another size or format than was asked for. Default: `report`.
+    pub(super) delivery: Option<Delivery>,
+}
+
+/// What kind of credentials an account has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    ApiKey,
+    Oauth,
+    Simulator,
+}
+
+/// Which API an upstream speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Protocol {
+    Images,
+    Responses,
+}
+
+/// Whether an account is paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Tier {
+    Paid,
+    Free,
+}
+
+/// What happens when the upstream made another size or format than was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Delivery {
+    /// The answer goes out and says what was made.
+    Report,
+    /// The request fails.
+    Fail,
+}
+
+/// Where a secret is to be found.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(title = "{ env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself")]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SecretSource {
+    /// In the environment variable of this name.
+    Env(String),
+    /// In the file at this path; line ends after it are dropped.
+    File(PathBuf),
+}
+
+/// The value of a header.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[schemars(title = "a string, { env = \"NAME\" } or { file = \"PATH\" }")]
+#[serde(untagged)]
+pub(super) enum RawHeader {
+    /// As it stands here.
+    Plain(String),
+    /// Read from where it is kept.
+    Secret(SecretSource),
+}
+
+/// A duration as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Period(pub(super) String);
+
+impl JsonSchema for Period {
+    fn schema_name() -> String {
+        "Period".to_owned()
+    }
+
+    fn is_referenceable() -> bool {
+        false
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let pattern = r"^([0-9]{1,9}(ms|s|m|h|d) ?)+$".to_owned();
+        Schema::Object(SchemaObject {
+            instance_type: Some(InstanceType::String.into()),
+            metadata: Some(Box::new(Metadata {
+                title: Some(super::duration::EXPECTED.to_owned()),
+                ..Metadata::default()
+            })),
+            string: Some(Box::new(StringValidation { pattern: Some(pattern), ..StringValidation::default() })),
+            ..SchemaObject::default()
+        })
+    }
+}

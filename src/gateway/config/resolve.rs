@@ -1,0 +1,275 @@
+//! From layers of settings as written to one set as usable.
+//!
+//! Pure: what it needs of the machine it is handed. It never stops at the first problem; where a value is wrong it goes
+//! on with the default, and the result is thrown away at the end.
+
+mod accounts;
+mod secrets;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::problem::{Place, Problem};
+use super::raw::{Period, RawConfig, RawDeadlines, SecretSource};
+use super::surroundings::{Surroundings, data_dir};
+use super::written::Written;
+use super::{CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, Source, duration};
+use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
+
+const DEFAULT_PORT: u16 = 8080;
+const DEFAULT_MODEL: &str = "gpt-5.5";
+const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+/// An upstream that takes longer to greet is down.
+const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
+/// The specification lets a client wait 120 s for a normal image and 300 s for one in 4K. The gateway waits half a minute
+/// longer, so that an image that was paid for is still recorded when its client has just left.
+const DEFAULT_STANDARD: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_SECONDS);
+const DEFAULT_LARGE: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_LARGE_SECONDS);
+const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
+
+/// What a setting is called outside of the file.
+#[derive(Clone, Copy)]
+struct Names {
+    variable: &'static str,
+    /// Empty where the command line has no such argument.
+    flag: &'static str,
+}
+
+const LISTEN: Names = Names { variable: "IMAGATE_LISTEN", flag: "--listen" };
+const METRICS_LISTEN: Names = Names { variable: "IMAGATE_METRICS_LISTEN", flag: "" };
+const DATA_DIR: Names = Names { variable: "IMAGATE_DATA_DIR", flag: "--data-dir" };
+const DATABASE_URL: Names = Names { variable: "IMAGATE_DATABASE_URL", flag: "" };
+const DRAIN_TIMEOUT: Names = Names { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
+
+/// The settings as written, by who wrote them.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    flags: RawConfig,
+    variables: RawConfig,
+    written: Written,
+    problems: Vec<Problem>,
+}
+
+impl Layers {
+    /// Reads the file that the command line or the environment names, and everything else that is said.
+    pub(super) fn read(overrides: Overrides, surroundings: &dyn Surroundings) -> Result<Self, Problem> {
+        let named = surroundings.variable(CONFIG_VARIABLE).map(PathBuf::from);
+        let written = match overrides.config.or(named) {
+            Some(path) => read_file(&path, surroundings)?,
+            None => Written::default(),
+        };
+        let flags = RawConfig { listen: overrides.listen, data_dir: overrides.data_dir, ..RawConfig::default() };
+        Ok(Self::default().with_variables(surroundings).with_flags(flags).with_written(written))
+    }
+
+    fn with_variables(mut self, surroundings: &dyn Surroundings) -> Self {
+        let problems = &mut self.problems;
+        let mut text = |name: &str| match surroundings.variable(name)?.into_string() {
+            Ok(text) => Some(text),
+            Err(_) => {
+                problems.push(Problem::new(Place::Named(name.to_owned()), "must be text in UTF-8"));
+                None
+            }
+        };
+        self.variables = RawConfig {
+            listen: text(LISTEN.variable),
+            metrics_listen: text(METRICS_LISTEN.variable),
+            drain_timeout: text(DRAIN_TIMEOUT.variable).map(Period),
+            data_dir: surroundings.variable(DATA_DIR.variable).map(PathBuf::from),
+            // The address can carry a password, so it is read like every other secret.
+            database_url: surroundings
+                .variable(DATABASE_URL.variable)
+                .map(|_| SecretSource::Env(DATABASE_URL.variable.to_owned())),
+            ..RawConfig::default()
+        };
+        self
+    }
+
+    fn with_flags(mut self, flags: RawConfig) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    pub(super) fn with_written(mut self, mut written: Written) -> Self {
+        self.problems.append(&mut written.problems);
+        self.written = written;
+        self
+    }
+}
+
+fn read_file(path: &Path, surroundings: &dyn Surroundings) -> Result<Written, Problem> {
+    let name = path.display().to_string();
+    let text = surroundings.read(path);
+    let text = text.map_err(|error| Problem::new(Place::Named(name.clone()), format!("cannot be read: {error}")))?;
+    let mut written = Written::parse(&name, &text);
+    written.folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    Ok(written)
+}
+
+/// Turns what was written into what can be used.
+///
+/// # Errors
+///
+/// Everything that is wrong, in the order of the file.
+pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
+    let mut desk = Desk::new(layers, surroundings);
+    let listen = desk.address("listen", LISTEN, |raw| raw.listen.as_ref());
+    let groups = desk.groups();
+    desk.database();
+    let mut config = Config {
+        listen: listen.unwrap_or_else(|| Listen::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
+        metrics_listen: desk.address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
+        data_dir: desk.data_dir(),
+        drain_timeout: desk.drain_timeout(),
+        models: desk.models(),
+        deadlines: desk.deadlines(),
+        accounts: desk.accounts(&groups),
+        groups,
+        sources: BTreeMap::new(),
+    };
+    if config.metrics_listen.as_ref() == Some(&config.listen) && config.listen.port() != 0 {
+        desk.wrong("metrics_listen", "is the same as `listen`");
+    }
+    if desk.problems.is_empty() {
+        config.sources = desk.sources;
+        return Ok(config);
+    }
+    desk.problems.sort();
+    desk.problems.dedup();
+    Err(desk.problems)
+}
+
+/// Where the layers lie open while they are made into one.
+struct Desk<'a> {
+    layers: &'a Layers,
+    surroundings: &'a dyn Surroundings,
+    problems: Vec<Problem>,
+    sources: BTreeMap<String, Source>,
+}
+
+impl<'a> Desk<'a> {
+    fn new(layers: &'a Layers, surroundings: &'a dyn Surroundings) -> Self {
+        let sources = layers.written.settings().map(|setting| (setting.to_owned(), Source::File)).collect();
+        Self { layers, surroundings, problems: layers.problems.clone(), sources }
+    }
+
+    /// Notes what is wrong with a setting, where it was set; once is enough.
+    fn wrong(&mut self, setting: &str, fault: &str) {
+        if self.layers.written.is_flagged(setting) {
+            return;
+        }
+        let place = match self.sources.get(setting).copied().unwrap_or_default() {
+            Source::Environment(name) | Source::Flag(name) => Place::Named(name.to_owned()),
+            Source::File | Source::Default => self.layers.written.place(setting),
+        };
+        let name = setting.rsplit('.').next().unwrap_or(setting);
+        self.problems.push(Problem::new(place, format!("`{name}` {fault}")));
+    }
+
+    /// The value that wins, and a note of who set it.
+    fn pick<T>(&mut self, setting: &str, names: Names, get: impl Fn(&'a RawConfig) -> Option<&'a T>) -> Option<&'a T> {
+        let layers = self.layers;
+        let flag = get(&layers.flags).map(|value| (value, Source::Flag(names.flag)));
+        let variable = || get(&layers.variables).map(|value| (value, Source::Environment(names.variable)));
+        if let Some((value, source)) = flag.or_else(variable) {
+            self.sources.insert(setting.to_owned(), source);
+            return Some(value);
+        }
+        get(&layers.written.raw)
+    }
+
+    fn address(
+        &mut self,
+        setting: &str,
+        names: Names,
+        get: impl Fn(&'a RawConfig) -> Option<&'a String>,
+    ) -> Option<Listen> {
+        let text = self.pick(setting, names, get)?;
+        let address = text.parse();
+        address.map_err(|fault| self.wrong(setting, fault)).ok()
+    }
+
+    fn data_dir(&mut self) -> PathBuf {
+        const SETTING: &str = "data_dir";
+        if let Some(path) = self.pick(SETTING, DATA_DIR, |raw| raw.data_dir.as_ref()) {
+            return self.path(SETTING, path);
+        }
+        data_dir(self.surroundings).unwrap_or_else(|| {
+            self.wrong(SETTING, "must be set, because this environment names no home folder");
+            PathBuf::new()
+        })
+    }
+
+    /// A path of the file starts at the folder of the file, so that every command finds the same data from everywhere.
+    fn path(&mut self, setting: &str, path: &Path) -> PathBuf {
+        if path.starts_with("~") {
+            self.wrong(setting, "begins with `~`, which only a shell understands; write the whole path");
+        }
+        match self.sources.get(setting) {
+            Some(Source::File) => self.layers.written.folder.join(path),
+            _ => path.to_path_buf(),
+        }
+    }
+
+    /// There is one database so far, so that the address can only be wrong.
+    fn database(&mut self) {
+        const SETTING: &str = "database_url";
+        let source = self.pick(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref());
+        let Some(url) = source.and_then(|source| self.secret(SETTING, source)) else { return };
+        let (scheme, path) = url.expose().split_once(':').unwrap_or((url.expose(), ""));
+        let fault = match (scheme, path) {
+            ("sqlite", "" | "//") => return,
+            ("sqlite", _) => "cannot move the SQLite database out of `data_dir`; set `data_dir` instead",
+            ("postgres" | "postgresql", _) => {
+                "is PostgreSQL, which is not in this version yet; without it SQLite keeps the data in `data_dir`"
+            }
+            _ => "is of no database that imagate knows; without it SQLite keeps the data in `data_dir`",
+        };
+        self.wrong(SETTING, fault);
+    }
+
+    fn drain_timeout(&mut self) -> Duration {
+        let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
+        self.period("drain_timeout", written, Duration::ZERO).unwrap_or(DEFAULT_DRAIN)
+    }
+
+    fn models(&mut self) -> Vec<String> {
+        let Some(models) = &self.layers.written.raw.models else { return vec![DEFAULT_MODEL.to_owned()] };
+        for (index, model) in models.iter().enumerate() {
+            let setting = format!("models[{index}]");
+            if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+                self.wrong(&setting, "must be the id of a model, without spaces");
+            }
+            if models[..index].contains(model) {
+                self.wrong(&setting, "stands twice in the list");
+            }
+        }
+        models.clone()
+    }
+
+    fn deadlines(&mut self) -> Deadlines {
+        let none = RawDeadlines::default();
+        let raw = self.layers.written.raw.deadlines.as_ref().unwrap_or(&none);
+        let mut period = |setting, written| self.period(setting, written, SHORTEST_DEADLINE);
+        let connect = period("deadlines.connect", raw.connect.as_ref()).unwrap_or(DEFAULT_CONNECT);
+        let standard = period("deadlines.standard", raw.standard.as_ref()).unwrap_or(DEFAULT_STANDARD);
+        let large = period("deadlines.large", raw.large.as_ref());
+        if large.is_some_and(|large| large < standard) {
+            self.wrong("deadlines.large", "must not be below `standard`");
+        }
+        Deadlines { connect, standard, large: large.unwrap_or_else(|| DEFAULT_LARGE.max(standard)) }
+    }
+
+    fn period(&mut self, setting: &str, written: Option<&Period>, least: Duration) -> Option<Duration> {
+        let Some(period) = duration::parse(&written?.0) else {
+            self.wrong(setting, &format!("must be {}", duration::EXPECTED));
+            return None;
+        };
+        if period < least || period > duration::LONGEST {
+            let (least, most) = (duration::print(least), duration::print(duration::LONGEST));
+            self.wrong(setting, &format!("must be from {least} to {most}"));
+        }
+        Some(period)
+    }
+}

@@ -1,0 +1,28 @@
+//! The schema of the settings, from the types that read them.
+
+use schemars::r#gen::SchemaSettings;
+use schemars::schema::RootSchema;
+
+use super::raw::RawConfig;
+
+/// The schema for editors: `schemas/config.schema.json` holds this text.
+pub(crate) fn schema_json() -> String {
+    let text = serde_json::to_string_pretty(&root(false));
+    text.map_or_else(|_| String::new(), |text| text + "\n")
+}
+
+/// The schema for the reader, without references.
+pub(super) fn flat() -> RootSchema {
+    root(true)
+}
+
+fn root(inline: bool) -> RootSchema {
+    let settings = SchemaSettings::draft07().with(|settings| {
+        // TOML has no null.
+        settings.option_add_null_type = false;
+        settings.inline_subschemas = inline;
+    });
+    let mut root = settings.into_generator().into_root_schema_for::<RawConfig>();
+    root.schema.metadata().title = Some("imagate settings".to_owned());
+    root
+}

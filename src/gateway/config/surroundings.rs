@@ -1,0 +1,142 @@
+//! What the gateway is told by the machine it runs on: environment variables, files, the platform.
+//!
+//! The only place that reads the environment; everything else is handed a [`Surroundings`], so that tests need none.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The environment and the files as the settings see them.
+pub(crate) trait Surroundings {
+    /// An environment variable; one that is set to nothing counts as not set.
+    fn variable(&self, name: &str) -> Option<OsString>;
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system says.
+    fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// The platform, which decides where data belongs.
+    fn platform(&self) -> Platform;
+}
+
+/// Platforms with a convention of their own for where data belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Platform {
+    Unix,
+    MacOs,
+    Windows,
+}
+
+/// The machine itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine;
+
+impl Surroundings for Machine {
+    #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+    fn variable(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name).filter(|value| !value.is_empty())
+    }
+
+    fn read(&self, path: &Path) -> io::Result<String> {
+        std::fs::read_to_string(path)
+    }
+
+    fn platform(&self) -> Platform {
+        if cfg!(windows) {
+            Platform::Windows
+        } else if cfg!(target_os = "macos") {
+            Platform::MacOs
+        } else {
+            Platform::Unix
+        }
+    }
+}
+
+/// The folder for imagate in the platform's data folder.
+pub(super) fn data_dir(surroundings: &dyn Surroundings) -> Option<PathBuf> {
+    let folder = |name: &str| surroundings.variable(name).map(PathBuf::from);
+    let data = match surroundings.platform() {
+        Platform::Windows => folder("LOCALAPPDATA"),
+        Platform::MacOs => folder("HOME").map(|home| home.join("Library").join("Application Support")),
+        // The XDG rules say that a relative path is to be ignored.
+        Platform::Unix => folder("XDG_DATA_HOME")
+            .filter(|path| path.is_absolute())
+            .or_else(|| folder("HOME").map(|home| home.join(".local").join("share"))),
+    };
+    Some(data?.join("imagate"))
+}
+
+#[cfg(test)]
+pub(super) mod fake {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Surroundings of which a test says everything.
+    #[derive(Clone, Debug, Default)]
+    pub(in super::super) struct Fake {
+        variables: BTreeMap<String, String>,
+        files: BTreeMap<PathBuf, String>,
+        platform: Option<Platform>,
+    }
+
+    impl Fake {
+        pub(in super::super) fn variable(mut self, name: &str, value: &str) -> Self {
+            self.variables.insert(name.to_owned(), value.to_owned());
+            self
+        }
+
+        pub(in super::super) fn file(mut self, path: &str, text: &str) -> Self {
+            self.files.insert(PathBuf::from(path), text.to_owned());
+            self
+        }
+
+        pub(super) fn platform(mut self, platform: Platform) -> Self {
+            self.platform = Some(platform);
+            self
+        }
+    }
+
+    impl Surroundings for Fake {
+        fn variable(&self, name: &str) -> Option<OsString> {
+            self.variables.get(name).filter(|value| !value.is_empty()).map(OsString::from)
+        }
+
+        fn read(&self, path: &Path) -> io::Result<String> {
+            self.files.get(path).cloned().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        }
+
+        fn platform(&self) -> Platform {
+            self.platform.unwrap_or(Platform::Unix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::Fake;
+    use super::*;
+
+    #[track_caller]
+    fn check(fake: &Fake, expected: Option<&str>) {
+        assert_eq!(data_dir(fake), expected.map(PathBuf::from));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn data_belongs_where_the_platform_says() {
+        let home = Fake::default().variable("HOME", "/h/ada");
+        check(&home, Some("/h/ada/.local/share/imagate"));
+        check(&home.clone().variable("XDG_DATA_HOME", "/data"), Some("/data/imagate"));
+        check(&home.clone().variable("XDG_DATA_HOME", "data"), Some("/h/ada/.local/share/imagate"));
+        check(&home.platform(Platform::MacOs), Some("/h/ada/Library/Application Support/imagate"));
+        check(
+            &Fake::default().platform(Platform::Windows).variable("LOCALAPPDATA", "/appdata"),
+            Some("/appdata/imagate"),
+        );
+        check(&Fake::default(), None);
+    }
+}

@@ -1,0 +1,323 @@
+//! The settings as an operator meets them: a file, an environment, and either settings or messages.
+
+use super::surroundings::fake::Fake;
+use super::*;
+
+const FILE: &str = "etc/config.toml";
+
+/// The example of the README in all its parts.
+const GOOD: &str = r#"
+listen = "0.0.0.0:9000"
+metrics_listen = "127.0.0.1:9464"
+data_dir = "./data"
+drain_timeout = "1m 30s"
+models = ["gpt-5.5", "gpt-5.5-mini"]
+
+[deadlines]
+standard = "2m"
+
+[[accounts]]
+name = "primary"
+kind = "api_key"
+protocol = "images"
+base_url = "https://api.openai.com/v1/"
+api_key = { env = "OPENAI_API_KEY" }
+tier = "free"
+groups = ["default", "team"]
+priority = -3
+concurrency = 4
+large_concurrency = 1
+headers = { OpenAI-Project = "proj_1", api-key = { file = "key.txt" } }
+
+[[accounts]]
+name = "drawing"
+kind = "simulator"
+
+[[groups]]
+name = "team"
+delivery = "fail"
+"#;
+
+fn machine() -> Fake {
+    Fake::default().variable("HOME", "/h/ada").variable("OPENAI_API_KEY", "sk-upstream").file("etc/key.txt", "hidden\n")
+}
+
+fn load_from(fake: Fake, text: &str) -> Result<Config, Vec<Problem>> {
+    let overrides = Overrides { config: Some(PathBuf::from(FILE)), ..Overrides::default() };
+    load(overrides, &fake.file(FILE, text))
+}
+
+/// Exactly these messages, in this order; each as it is printed, without the name of the file.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let problems = load_from(machine(), text).map(|config| config.show()).unwrap_err();
+    let printed: Vec<String> =
+        problems.iter().map(ToString::to_string).map(|line| line.replace("etc/config.toml:", "")).collect();
+    assert_eq!(printed, expected, "{text}");
+}
+
+#[test]
+fn nothing_at_all_is_a_simulator_on_this_machine() {
+    let config = load(Overrides::default(), &machine()).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.metrics_listen, None);
+    assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
+    assert_eq!(config.drain_timeout, Duration::from_secs(30));
+    assert_eq!(config.models, ["gpt-5.5"]);
+    assert_eq!(config.deadlines.large, Duration::from_secs(330));
+    assert_eq!(config.groups, [Group { name: "default".to_owned(), delivery: Delivery::Report }]);
+    let [account] = &config.accounts[..] else { panic!("one account") };
+    assert!(account.implicit && matches!(account.upstream, Upstream::Simulator));
+    assert_eq!(account.groups, ["default"]);
+}
+
+#[test]
+fn a_whole_file_becomes_settings() {
+    let config = load_from(machine(), GOOD).unwrap();
+    assert_eq!(config.listen, "0.0.0.0:9000".parse().unwrap());
+    assert_eq!(config.data_dir, PathBuf::from("etc/./data"));
+    assert_eq!(config.drain_timeout, Duration::from_secs(90));
+    assert_eq!(config.deadlines.standard, Duration::from_secs(120));
+    let [primary, drawing] = &config.accounts[..] else { panic!("two accounts") };
+    let Upstream::Images(endpoint) = &primary.upstream else { panic!("an endpoint") };
+    assert_eq!(endpoint.base_url.to_string(), "https://api.openai.com/v1");
+    assert_eq!(endpoint.api_key.expose(), "sk-upstream");
+    assert_eq!(endpoint.headers["openai-project"], "proj_1");
+    assert_eq!(endpoint.headers["api-key"], "hidden");
+    assert_eq!((primary.tier, primary.priority), (Tier::Free, -3));
+    assert_eq!((primary.concurrency.get(), primary.large_concurrency.get()), (4, 1));
+    assert_eq!(primary.groups, ["default", "team"]);
+    assert!(!drawing.implicit && matches!(drawing.upstream, Upstream::Simulator));
+    let names: Vec<_> = config.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
+    assert_eq!(names, [("team", Delivery::Fail), ("default", Delivery::Report)]);
+}
+
+#[test]
+fn no_secret_is_shown_or_debugged() {
+    let config = load_from(machine(), GOOD).unwrap();
+    let seen = format!("{}{config:?}", config.show());
+    assert!(!seen.contains("sk-upstream") && !seen.contains("hidden"), "{seen}");
+}
+
+#[test]
+fn settings_are_shown_with_who_set_them() {
+    let fake = machine().variable("IMAGATE_DRAIN_TIMEOUT", "5s").file(FILE, GOOD).variable("IMAGATE_CONFIG", FILE);
+    let overrides = Overrides { listen: Some("localhost:1".to_owned()), ..Overrides::default() };
+    let shown = load(overrides, &fake).unwrap().show();
+    let shown: Vec<String> = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in [
+        "listen = \"localhost:1\" # --listen",
+        "drain_timeout = \"5s\" # IMAGATE_DRAIN_TIMEOUT",
+        "data_dir = \"etc/./data\" # file",
+        "connect = \"10s\" # default",
+        "standard = \"2m\" # file",
+        "api_key = \"[redacted]\" # file",
+        "headers = { \"api-key\" = \"[redacted]\", \"openai-project\" = \"proj_1\" } # file",
+    ] {
+        assert!(shown.iter().any(|shown| shown == line), "{line} is not in {shown:#?}");
+    }
+}
+
+#[test]
+fn the_command_line_wins_over_the_environment_over_the_file() {
+    let text = "listen = \"f:1\"\ndata_dir = \"/f\"\ndrain_timeout = \"1s\"";
+    let fake = machine().variable("IMAGATE_LISTEN", "e:1").variable("IMAGATE_DATA_DIR", "e").file(FILE, text);
+    let overrides = Overrides { config: Some(PathBuf::from(FILE)), listen: Some("c:1".to_owned()), data_dir: None };
+    let config = load(overrides, &fake).unwrap();
+    assert_eq!(config.listen.to_string(), "c:1");
+    assert_eq!(config.data_dir, PathBuf::from("e"));
+    assert_eq!(config.drain_timeout, Duration::from_secs(1));
+}
+
+#[test]
+fn an_empty_variable_says_nothing() {
+    let config = load(Overrides::default(), &machine().variable("IMAGATE_LISTEN", "")).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+}
+
+#[test]
+fn problems_outside_of_the_file_name_their_place() {
+    let fake =
+        Fake::default().variable("IMAGATE_LISTEN", "8080").variable("IMAGATE_DATABASE_URL", "postgres://u:p@h/d");
+    let problems = load(Overrides { listen: None, ..Overrides::default() }, &fake).unwrap_err();
+    let printed: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        printed,
+        [
+            "IMAGATE_DATABASE_URL: `database_url` is PostgreSQL, which is not in this version yet; without it SQLite keeps the data in `data_dir`",
+            "IMAGATE_LISTEN: `listen` must be `host:port`, such as \"127.0.0.1:8080\"",
+            "data_dir: `data_dir` must be set, because this environment names no home folder",
+        ]
+    );
+    let missing =
+        load(Overrides { config: Some(PathBuf::from("no.toml")), ..Overrides::default() }, &fake).unwrap_err();
+    assert_eq!(missing[0].to_string(), "no.toml: cannot be read: entity not found");
+}
+
+#[test]
+fn every_problem_of_a_file_is_reported_at_once() {
+    check(
+        r#"listn = "127.0.0.1:8080"
+drain_timeout = 30
+[[accounts]]
+name = "a"
+kind = "apikey"
+bas_url = "https://api.openai.com/v1"
+concurrency = 0
+[[accounts]]
+kind = "api_key"
+base_url = "http://api.openai.com/v1"
+api_key = "sk-literal"
+groups = ["defualt"]
+drain_timeout = "1s"
+"#,
+        &[
+            "1:1: unknown setting `listn`; did you mean `listen`?",
+            "2:17: `drain_timeout` is a whole number but must be a duration such as \"30s\", \"5m\" or \"1h 30m\"",
+            "5:8: `kind` must be \"api_key\" or \"oauth\" or \"simulator\", not \"apikey\"; did you mean `api_key`?",
+            "6:1: unknown setting `bas_url` in `accounts`; did you mean `base_url`?",
+            "7:15: `concurrency` must be from 1 to 10000",
+            "8:1: `name` is missing in `accounts`",
+            "10:12: `base_url` must begin with `https://`, because plain http shows the key on the way (`allow_http = true` accepts that)",
+            "11:11: `api_key` is a string but must be { env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself",
+            "12:11: `groups[0]` names `defualt`, which is no group; did you mean `default`?",
+            "13:1: unknown setting `drain_timeout` in `accounts`; it belongs at the top of the file, above the first table",
+        ],
+    );
+}
+
+#[test]
+fn each_mistake_has_its_own_message() {
+    let long = "must be a duration such as \"30s\", \"5m\" or \"1h 30m\"";
+    check("listen = true", &["1:10: `listen` is true but must be a string"]);
+    check("listen = \"8080\"", &["1:10: `listen` must be `host:port`, such as \"127.0.0.1:8080\""]);
+    check("drain_timeout = \"30\"", &[&format!("1:17: `drain_timeout` {long}")]);
+    check("drain_timeout = \"25h\"", &["1:17: `drain_timeout` must be from 0s to 1d"]);
+    check("deadlines = { connect = \"1ms\" }", &["1:25: `connect` must be from 100ms to 1d"]);
+    check("deadlines = { large = \"1s\" }", &["1:23: `large` must not be below `standard`"]);
+    check("deadlines = 3", &["1:13: `deadlines` is a whole number but must be a table"]);
+    check("models = \"gpt-5.5\"", &["1:10: `models` is a string but must be a list"]);
+    check("models = [\"a\", 1]", &["1:16: `models[1]` is a whole number but must be a string"]);
+    check(
+        "models = [\"a\", \"a\", \"b c\"]",
+        &["1:16: `models[1]` stands twice in the list", "1:21: `models[2]` must be the id of a model, without spaces"],
+    );
+    check("listen = \"h:1\"\nmetrics_listen = \"h:1\"", &["2:18: `metrics_listen` is the same as `listen`"]);
+    check(
+        "data_dir = \"~/data\"",
+        &["1:12: `data_dir` begins with `~`, which only a shell understands; write the whole path"],
+    );
+    check("[groups]\nname = \"a\"", &["1:1: `groups` is a table with other names but must be a list"]);
+    check("[[groups]]\nname = \"a\"\n[[groups]]\nname = \"a\"", &["4:8: `name` `a` is taken already"]);
+    check("[[groups]]\nname = \"a b\"", &["2:8: `name` must be 1 to 64 letters, digits, `.`, `_` or `-`"]);
+    check(
+        "[[groups]]\nname = \"a\"\ndelivery = \"maybe\"",
+        &["3:12: `delivery` must be \"report\" or \"fail\", not \"maybe\""],
+    );
+}
+
+#[test]
+fn what_is_no_toml_says_where() {
+    check(
+        "listen = \nmodels = [",
+        &["1:10: string values must be quoted, expected literal string", "2:11: unclosed array, expected `]`"],
+    );
+    check("listen = \"a:1\"\nlisten = \"b:1\"", &["2:1: duplicate key"]);
+}
+
+/// The messages for an account with these lines, which begin in line 4.
+#[track_caller]
+fn check_account(lines: &str, expected: &[&str]) {
+    check(&format!("[[accounts]]\nname = \"a\"\nkind = \"api_key\"\n{lines}"), expected);
+}
+
+#[test]
+fn an_account_says_what_it_lacks_and_what_it_cannot_have() {
+    let address = "base_url = \"https://a.example/v1\"";
+    check_account(
+        "",
+        &[
+            "1:1: `api_key` is missing, such as { env = \"OPENAI_API_KEY\" }",
+            "1:1: `base_url` is missing, such as \"https://api.openai.com/v1\"",
+        ],
+    );
+    check_account(
+        &format!("{address}\napi_key = {{ env = \"OPENAI_API_KEY\" }}\nprotocol = \"responses\""),
+        &["6:12: `protocol` \"responses\" is not in this version yet; use \"images\""],
+    );
+    check(
+        "[[accounts]]\nname = \"a\"\nkind = \"oauth\"",
+        &["3:8: `kind` \"oauth\" is not in this version yet; use \"api_key\""],
+    );
+    check(
+        "[[accounts]]\nname = \"a\"\nkind = \"simulator\"\nbase_url = \"https://a.example\"",
+        &["4:12: `base_url` has no meaning for a simulator, which calls nobody"],
+    );
+    check_account(
+        &format!(
+            "{address}\napi_key = {{ env = \"OPENAI_API_KEY\" }}\ngroups = []\n[accounts.headers]\nHost = \"x\"\nx-api-key = \"k\"\nauthorization = {{ env = \"OPENAI_API_KEY\" }}"
+        ),
+        &[
+            "6:10: `groups` must name a group, or else nobody can use the account",
+            "8:8: `Host` cannot be sent: the header `host` is written by the gateway itself",
+            "9:13: `x-api-key` carries a credential and must be { env = \"NAME\" } or { file = \"PATH\" }",
+            "10:17: `authorization` cannot be sent: the header `authorization` is written by the gateway itself; the key belongs in `api_key`",
+        ],
+    );
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
+    let key = |source: &str| format!("base_url = \"https://a.example/v1\"\napi_key = {source}");
+    let shape = "{ env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself";
+    check_account(
+        &key("{ env = \"NOT_SET\" }"),
+        &["5:11: `api_key` names the environment variable `NOT_SET`, which is not set"],
+    );
+    check_account(
+        &key("{ env = \"sk-pasted\" }"),
+        &["5:11: `api_key` names the environment variable of that name, which is not set"],
+    );
+    check_account(&key("{ file = \"none\" }"), &["5:11: `api_key` names a file that cannot be read: entity not found"]);
+    check_account(
+        &key("{ env = \"A\", file = \"b\" }"),
+        &[&format!("5:11: `api_key` is a table with other names but must be {shape}")],
+    );
+    check_account(
+        &key("{ var = \"A\" }"),
+        &[&format!("5:11: `api_key` is a table with other names but must be {shape}")],
+    );
+    let fake = machine().file("etc/blank", " \n").file("etc/two", "one\ntwo\n");
+    for (file, expected) in
+        [("blank", "is empty (file)"), ("two", "holds a character that cannot stand in a header (file)")]
+    {
+        let text =
+            format!("[[accounts]]\nname = \"a\"\nkind = \"api_key\"\n{}", key(&format!("{{ file = \"{file}\" }}")));
+        let problems = load_from(fake.clone(), &text).map(|config| config.show()).unwrap_err();
+        assert_eq!(
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [format!("etc/config.toml:5:11: `api_key` {expected}")]
+        );
+    }
+}
+
+#[test]
+fn the_database_is_the_one_in_the_data_folder() {
+    let load = |url: &str| load(Overrides::default(), &machine().variable("IMAGATE_DATABASE_URL", url));
+    assert!(load("sqlite:").is_ok());
+    let cases = [
+        ("sqlite:///var/lib/images.db", "set `data_dir` instead"),
+        ("postgresql://h/d", "PostgreSQL"),
+        ("mysql://h/d", "no database that imagate knows"),
+    ];
+    for (url, expected) in cases {
+        let problem = load(url).unwrap_err().remove(0).to_string();
+        assert!(problem.starts_with("IMAGATE_DATABASE_URL: ") && problem.contains(expected), "{problem}");
+    }
+}
+
+#[test]
+fn the_schema_in_the_repository_is_that_of_the_types() {
+    let written = include_str!("../../../schemas/config.schema.json").replace("\r\n", "\n");
+    assert!(written == schema_json(), "run `cargo run --all-features -- config schema > schemas/config.schema.json`");
+}

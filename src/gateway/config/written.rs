@@ -1,0 +1,280 @@
+//! Reads the file: TOML with positions, held against the schema of the settings.
+//!
+//! Decides whether names and types are right, and keeps where each setting stands. What is wrong is taken out before
+//! the types read the rest, so that one reading finds every problem.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use schemars::schema::{InstanceType, ObjectValidation, Schema, SchemaObject, SingleOrVec};
+use serde::Deserialize as _;
+use toml::Spanned;
+use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
+
+use super::problem::{Place, Position, Problem, did_you_mean};
+use super::raw::RawConfig;
+use super::schema;
+
+/// The settings of a file, and where each of them stands.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) raw: RawConfig,
+    /// What is wrong with names and types.
+    pub(super) problems: Vec<Problem>,
+    /// Where relative paths start.
+    pub(super) folder: PathBuf,
+    file: String,
+    places: BTreeMap<String, Position>,
+    flagged: BTreeSet<String>,
+}
+
+impl Written {
+    /// Reads the text of a file; `file` is what messages call it.
+    pub(super) fn parse(file: &str, text: &str) -> Self {
+        let mut reader = Reader { text, written: Self { file: file.to_owned(), ..Self::default() } };
+        let (mut root, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            reader.problem(&error.span().unwrap_or_default(), error.message());
+        }
+        // A tree mended by the parser says nothing about what was meant.
+        if errors.is_empty() {
+            let schema = schema::flat().schema;
+            reader.table(root.get_mut(), &schema, "");
+            match RawConfig::deserialize(Deserializer::from(root)) {
+                Ok(raw) => reader.written.raw = raw,
+                Err(error) => reader.problem(&error.span().unwrap_or_default(), error.message()),
+            }
+        }
+        reader.written
+    }
+
+    /// Every setting that stands in the file.
+    pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(String::as_str)
+    }
+
+    /// Whether reading the file already said what is wrong with the setting.
+    pub(super) fn is_flagged(&self, setting: &str) -> bool {
+        self.flagged.contains(setting)
+    }
+
+    /// Where the setting stands, or else the nearest table that it belongs to.
+    pub(super) fn place(&self, setting: &str) -> Place {
+        let mut name = setting;
+        loop {
+            if let Some(position) = self.places.get(name) {
+                return Place::Spot { file: self.file.clone(), position: *position };
+            }
+            match name.rfind(['.', '[']) {
+                Some(end) => name = &name[..end],
+                None => return Place::Named(setting.to_owned()),
+            }
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    written: Written,
+}
+
+impl Reader<'_> {
+    /// Checks the entries of a table, and takes out those that are wrong.
+    fn table(&mut self, table: &mut DeTable<'_>, schema: &SchemaObject, path: &str) {
+        let Some(object) = schema.object.as_deref() else { return };
+        let names: Vec<(String, Range<usize>)> =
+            table.keys().map(|key| (key.get_ref().clone().into_owned(), key.span())).collect();
+        for (name, span) in &names {
+            let known = property(object, name);
+            let kept = match (known, table.get_mut(name.as_str())) {
+                (Some(schema), Some(value)) => self.value(value, schema, &join(path, name)),
+                _ => self.unknown(name, span, object, path),
+            };
+            if !kept {
+                table.remove(name.as_str());
+            }
+        }
+        let missing = object.required.iter().filter(|required| !names.iter().any(|(name, _)| name == *required));
+        for name in missing {
+            self.written.flagged.insert(join(path, name));
+            let place = self.written.place(path);
+            self.written.problems.push(Problem::new(place, format!("`{name}` is missing in `{}`", header(path))));
+        }
+    }
+
+    /// Checks one value; false means that it cannot be used.
+    fn value(&mut self, value: &mut Spanned<DeValue<'_>>, schema: &SchemaObject, path: &str) -> bool {
+        let span = value.span();
+        self.written.places.insert(path.to_owned(), Position::of(self.text, span.start));
+        let fault = match (fitting(value.get_ref(), schema), value.get_mut()) {
+            (None, value) => Some(format!("is {} but must be {}", found(value), expected(schema))),
+            (Some(schema), DeValue::Table(table)) => {
+                self.table(table, schema, path);
+                None
+            }
+            (Some(schema), DeValue::Array(array)) => return self.array(array, schema, path),
+            (Some(_), DeValue::String(text)) => not_among(text, schema),
+            (Some(schema), DeValue::Integer(number)) => out_of_range(number, schema),
+            (Some(_), DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_)) => None,
+        };
+        let Some(fault) = fault else { return true };
+        self.written.flagged.insert(path.to_owned());
+        self.problem(&span, &format!("`{}` {fault}", last(path)));
+        false
+    }
+
+    fn array(&mut self, array: &mut DeArray<'_>, schema: &SchemaObject, path: &str) -> bool {
+        let Some(SingleOrVec::Single(items)) = schema.array.as_deref().and_then(|array| array.items.as_ref()) else {
+            return true;
+        };
+        let Schema::Object(items) = items.as_ref() else { return true };
+        let mut kept = true;
+        for (index, item) in array.iter_mut().enumerate() {
+            kept &= self.value(item, items, &format!("{path}[{index}]"));
+        }
+        kept
+    }
+
+    fn unknown(&mut self, name: &str, span: &Range<usize>, object: &ObjectValidation, path: &str) -> bool {
+        let known = object.properties.keys().map(String::as_str);
+        let mut advice = did_you_mean(name, known);
+        let mut place = String::new();
+        if !path.is_empty() {
+            place = format!(" in `{}`", header(path));
+            // In TOML a line below a table's header belongs to that table, which surprises many.
+            if advice.is_empty() && schema::flat().schema.object().properties.contains_key(name) {
+                advice = "; it belongs at the top of the file, above the first table".to_owned();
+            }
+        }
+        self.problem(span, &format!("unknown setting `{name}`{place}{advice}"));
+        false
+    }
+
+    fn problem(&mut self, span: &Range<usize>, message: &str) {
+        let position = Position::of(self.text, span.start);
+        let place = Place::Spot { file: self.written.file.clone(), position };
+        self.written.problems.push(Problem::new(place, message));
+    }
+}
+
+fn property<'a>(object: &'a ObjectValidation, name: &str) -> Option<&'a SchemaObject> {
+    let schema = object.properties.get(name).or(object.additional_properties.as_deref());
+    schema.and_then(as_object)
+}
+
+fn as_object(schema: &Schema) -> Option<&SchemaObject> {
+    match schema {
+        Schema::Object(object) => Some(object),
+        Schema::Bool(_) => None,
+    }
+}
+
+/// The forms that a schema allows: itself, or each of its alternatives.
+fn forms(schema: &SchemaObject) -> Vec<&SchemaObject> {
+    let alternatives = schema.subschemas.as_deref().and_then(|sub| sub.one_of.as_ref().or(sub.any_of.as_ref()));
+    match alternatives {
+        Some(alternatives) => alternatives.iter().filter_map(as_object).flat_map(forms).collect(),
+        None => vec![schema],
+    }
+}
+
+/// The form that a value takes. Where several tables are allowed, their names tell them apart.
+fn fitting<'a>(value: &DeValue<'_>, schema: &'a SchemaObject) -> Option<&'a SchemaObject> {
+    let forms = forms(schema);
+    let several = forms.len() > 1;
+    forms.into_iter().find(|form| {
+        let typed = form.instance_type.as_ref().is_some_and(|types| types.contains(&instance_type(value)));
+        let named = || match (value, form.object.as_deref()) {
+            (DeValue::Table(table), Some(object)) => {
+                table.len() == object.required.len()
+                    && object.required.iter().all(|name| table.contains_key(name.as_str()))
+            }
+            _ => true,
+        };
+        typed && (!several || named())
+    })
+}
+
+fn instance_type(value: &DeValue<'_>) -> InstanceType {
+    match value {
+        DeValue::String(_) | DeValue::Datetime(_) => InstanceType::String,
+        DeValue::Integer(_) => InstanceType::Integer,
+        DeValue::Float(_) => InstanceType::Number,
+        DeValue::Boolean(_) => InstanceType::Boolean,
+        DeValue::Array(_) => InstanceType::Array,
+        DeValue::Table(_) => InstanceType::Object,
+    }
+}
+
+/// What is wrong with a string of which only some values are allowed.
+fn not_among(text: &str, schema: &SchemaObject) -> Option<String> {
+    let values = forms(schema).into_iter().filter_map(|form| form.enum_values.as_ref());
+    let allowed: Vec<&str> = values.flatten().filter_map(serde_json::Value::as_str).collect();
+    if allowed.is_empty() || allowed.contains(&text) {
+        return None;
+    }
+    Some(format!("must be {}, not \"{text}\"{}", one_of(&allowed), did_you_mean(text, allowed.iter().copied())))
+}
+
+fn out_of_range(number: &DeInteger<'_>, schema: &SchemaObject) -> Option<String> {
+    let bounds = schema.number.as_deref()?;
+    let (least, most) = (bounds.minimum?, bounds.maximum?);
+    let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
+    // Written for people, and exact: the bounds are small.
+    #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 is far out of range either way")]
+    let fits = number.is_some_and(|number| (least..=most).contains(&(number as f64)));
+    (!fits).then(|| format!("must be from {least} to {most}"))
+}
+
+/// What a message says is allowed.
+fn expected(schema: &SchemaObject) -> String {
+    if let Some(title) = schema.metadata.as_ref().and_then(|metadata| metadata.title.as_ref()) {
+        return title.clone();
+    }
+    let types = match &schema.instance_type {
+        Some(SingleOrVec::Single(one)) => **one,
+        _ => return "something else".to_owned(),
+    };
+    match types {
+        InstanceType::Null => "nothing",
+        InstanceType::Boolean => "true or false",
+        InstanceType::Object => "a table",
+        InstanceType::Array => "a list",
+        InstanceType::Number => "a number",
+        InstanceType::String => "a string",
+        InstanceType::Integer => "a whole number",
+    }
+    .to_owned()
+}
+
+fn found(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(true) => "true",
+        DeValue::Boolean(false) => "false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table with other names",
+    }
+}
+
+fn one_of(words: &[&str]) -> String {
+    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ")
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The setting's own name, without the tables around it.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// A path without the places in lists: `accounts[2].api_key` is `accounts.api_key`.
+fn header(path: &str) -> String {
+    path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect::<Vec<_>>().join(".")
+}

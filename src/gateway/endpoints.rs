@@ -1,0 +1,92 @@
+//! Implements the generated trait. Each method makes four moves: admit, one flow call, convert, return.
+//!
+//! No rule, no clock and no log stands here. [`Endpoints`] has no values: everything a method knows comes from the
+//! context it is given.
+
+use std::sync::Arc;
+
+use dropshot::{ApiDescription, ApiDescriptionBuildErrors, Path, RequestContext};
+use http::header::AUTHORIZATION;
+
+use super::Gateway;
+use super::flow;
+use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Reply, answer};
+use super::keys::Caller;
+use crate::error::Error;
+use crate::wire::server::{GatewayApi, RetrieveModelPath, gateway_api_mod};
+use crate::wire::types;
+
+/// A place to hang the implementation, never a value.
+pub(crate) enum Endpoints {}
+
+type Context = RequestContext<Arc<Gateway>>;
+
+/// Every route of the document.
+///
+/// # Errors
+///
+/// Where two routes contradict each other.
+pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescriptionBuildErrors> {
+    gateway_api_mod::api_description::<Endpoints>()
+}
+
+impl GatewayApi for Endpoints {
+    type Context = Arc<Gateway>;
+
+    async fn create_image(
+        context: Context,
+        body: JsonBody<types::ImageGenerationRequest>,
+    ) -> Result<Reply<types::ImagesResponse>, ApiError> {
+        Ok(answer(async {
+            let caller = admit(&context).await?;
+            let body = body.read(&caller).await?;
+            let made = flow::create_image(context.context(), &caller, &context.request_id, &body).await?;
+            Ok(Answer::stream(made.body, made.simulated))
+        })
+        .await)
+    }
+
+    async fn edit_image(context: Context, _body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
+        Ok(answer(async {
+            admit(&context).await?;
+            Err(Error::NotImplemented)
+        })
+        .await)
+    }
+
+    async fn create_response(
+        context: Context,
+        _body: JsonBody<types::ResponseRequest>,
+    ) -> Result<Reply<types::Response>, ApiError> {
+        Ok(answer(async {
+            admit(&context).await?;
+            Err(Error::NotImplemented)
+        })
+        .await)
+    }
+
+    async fn list_models(context: Context) -> Result<Reply<types::ModelList>, ApiError> {
+        Ok(answer(async {
+            admit(&context).await?;
+            Answer::json(&flow::list_models(context.context()))
+        })
+        .await)
+    }
+
+    async fn retrieve_model(
+        context: Context,
+        path: Captured<Path<RetrieveModelPath>>,
+    ) -> Result<Reply<types::Model>, ApiError> {
+        Ok(answer(async {
+            admit(&context).await?;
+            let model = path.get()?.into_inner().model;
+            Answer::json(&flow::retrieve_model(context.context(), &model)?)
+        })
+        .await)
+    }
+}
+
+async fn admit(context: &Context) -> Result<Caller, Error> {
+    let authorization = context.request.headers().get(AUTHORIZATION);
+    flow::admit(context.context(), authorization.map(http::HeaderValue::as_bytes)).await
+}

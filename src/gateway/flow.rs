@@ -1,0 +1,31 @@
+//! The corridor: the only room that knows the order of the others.
+//!
+//! One file for each story. A request goes through once: `Caller` → `Job` → `Lease` → `Reply` → `Record`. The attempt
+//! loop ([`attempt`]) exists once, for every operation.
+
+mod attempt;
+mod generate;
+mod models;
+mod outcome;
+
+pub(crate) use generate::{Made, create_image};
+pub(crate) use models::{list_models, retrieve_model};
+
+use super::Gateway;
+use super::keys::{Caller, Denied};
+use crate::error::Error;
+
+/// Secret → `Caller`.
+///
+/// # Errors
+///
+/// 401 for every key that is not good, 503 when the store cannot say.
+pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
+    gateway.keys().admit(authorization).await.map_err(|denied| match denied {
+        Denied::Invalid => Error::InvalidKey,
+        Denied::Unavailable(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "the store could not check a key");
+            Error::Unavailable
+        }
+    })
+}

@@ -1,0 +1,134 @@
+//! The attempt loop: the only place that decides to try again.
+//!
+//! A generation is paid for and cannot be taken back, so what may be tried again depends only on whether an image can
+//! already have been made. Class N goes to another account within the budget, class F once, X and R never.
+
+use std::time::Duration;
+
+use chrono::Utc;
+use tokio::time::Instant;
+
+use super::outcome;
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::gateway::accounts::{Lease, NoLease};
+use crate::gateway::keys::Caller;
+use crate::gateway::ledger::{Attempt, OpenRecord};
+use crate::gateway::relay::{Asked, Limits, NoProof, Proven, prove};
+use crate::gateway::rules::Job;
+use crate::gateway::upstream::{Cause, Class, Failure, error_in_answer};
+use crate::tables;
+
+/// Calls for one request, whatever their class (ours): clients multiply this by their own retries.
+const BUDGET: usize = 4;
+
+/// An attempt that gave an image, and the place it still holds.
+pub(super) struct Won {
+    pub(super) proven: Proven,
+    pub(super) lease: Lease,
+    pub(super) simulated: bool,
+}
+
+/// Tries accounts until one gives an image.
+pub(super) async fn run(gateway: &Gateway, job: &Job, caller: &Caller, record: &mut OpenRecord) -> Result<Won, Error> {
+    let end = Instant::now() + Duration::from_secs(tables::REQUEST_TOTAL_SECONDS);
+    let mut tried = Vec::new();
+    let mut failures: Vec<Failure> = Vec::new();
+    loop {
+        let lease = match gateway.accounts().lease(job, caller, &tried).await {
+            Ok(lease) => lease,
+            Err(NoLease::Busy) => return Err(Error::RateLimited { retry_after: 2 }),
+            Err(NoLease::NoneLeft) => return Err(outcome::error(&failures, Utc::now())),
+        };
+        tried.push(lease.account().name().to_owned());
+        let started = Instant::now();
+        let outcome = one(gateway, &lease, job, end).await;
+        record.add_attempt(note(&lease, &outcome, started.elapsed()));
+        let failure = match outcome {
+            Ok((proven, simulated)) => return Ok(Won { proven, lease, simulated }),
+            Err(failure) => failure,
+        };
+        let again = may_try_again(failure.class, &failures) && tried.len() < BUDGET;
+        failures.push(failure);
+        if !again {
+            return Err(outcome::error(&failures, Utc::now()));
+        }
+    }
+}
+
+/// The money rules in one line each.
+fn may_try_again(class: Class, before: &[Failure]) -> bool {
+    match class {
+        Class::N => true,
+        Class::F => before.iter().all(|failure| failure.class != Class::F),
+        Class::X | Class::R => false,
+    }
+}
+
+/// One call, until an image has begun.
+async fn one(gateway: &Gateway, lease: &Lease, job: &Job, end: Instant) -> Result<(Proven, bool), Failure> {
+    let deadlines = gateway.deadlines();
+    let patience = if job.is_large() { deadlines.large } else { deadlines.standard };
+    let first_byte = end.min(Instant::now() + patience);
+    let reply = gateway.upstream().send(lease, job, first_byte).await?;
+    let limits = Limits { idle: Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS), until: end };
+    let simulated = reply.simulated;
+    prove(reply.body, asked(job), limits).await.map(|proven| (proven, simulated)).map_err(no_proof)
+}
+
+/// An answer without an image: what that means.
+fn no_proof(no_proof: NoProof) -> Failure {
+    let ambiguous = |cause| Failure { class: Class::X, cause, status: Some(200) };
+    match no_proof {
+        NoProof::Ended(members) => error_in_answer(&members),
+        NoProof::Malformed => ambiguous(Cause::NoImage),
+        NoProof::Broken => ambiguous(Cause::Broken),
+        NoProof::Timeout => ambiguous(Cause::Timeout),
+    }
+}
+
+fn asked(job: &Job) -> Asked {
+    let quality = match job.quality() {
+        Some("low") => Some("low"),
+        Some("medium") => Some("medium"),
+        Some("high") => Some("high"),
+        _ => None,
+    };
+    Asked {
+        model: job.model().to_owned(),
+        prompt: job.prompt().to_owned(),
+        count: usize::try_from(job.count()).unwrap_or(1),
+        quality,
+        size: job.size().exact().map(|size| size.to_string()),
+        output_format: job.format().as_str(),
+        now: job.received().timestamp(),
+    }
+}
+
+fn note(lease: &Lease, outcome: &Result<(Proven, bool), Failure>, elapsed: Duration) -> Attempt {
+    let (class, status) = match outcome {
+        Ok(_) => (None, Some(200)),
+        Err(failure) => (Some(outcome::class(failure.class)), failure.status),
+    };
+    Attempt {
+        account: lease.account().name().to_owned(),
+        class,
+        status,
+        latency_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_tried_again_depends_on_the_class_alone() {
+        let failed = |class| Failure::new(class, Cause::Failed);
+        assert!(may_try_again(Class::N, &[failed(Class::N), failed(Class::F)]));
+        assert!(may_try_again(Class::F, &[failed(Class::N)]));
+        assert!(!may_try_again(Class::F, &[failed(Class::F)]));
+        assert!(!may_try_again(Class::X, &[]));
+        assert!(!may_try_again(Class::R, &[]));
+    }
+}

@@ -1,0 +1,19 @@
+//! Where HTTP is: extractors, answers, the listening socket.
+//!
+//! dropshot's own body extractors read a body to its end before anybody has looked at the key, and past its limit; the
+//! ones here hold it unread until a [`Caller`](crate::gateway::keys::Caller) asks for it, then read with a limit and a
+//! deadline. They describe themselves in dropshot's words, so the served description stays that of the document.
+//! Together with `endpoints` this is the only room that names dropshot.
+
+mod answer;
+mod body;
+mod fault;
+mod listener;
+mod param;
+mod server;
+
+pub(crate) use answer::{Answer, Reply, answer};
+pub(crate) use body::{EditBody, JsonBody};
+pub(crate) use fault::ApiError;
+pub(crate) use param::Captured;
+pub(crate) use server::{Server, ServerError, start};

@@ -1,0 +1,170 @@
+//! Answers: a value, or bytes that are still coming; and every error, with its headers.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use dropshot::{Body, HttpCodedResponse, HttpError};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sync_wrapper::SyncWrapper;
+
+use crate::error::{Code, Error};
+
+/// `x-should-retry`: obeyed by the official SDKs.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// Says that no model made this picture.
+const SIMULATED: HeaderName = HeaderName::from_static("x-imagate-simulated");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What goes to the caller; described as a `T`.
+pub(crate) struct Reply<T> {
+    response: Response<Body>,
+    described: PhantomData<fn() -> T>,
+}
+
+/// A good answer, before it is HTTP.
+pub(crate) struct Answer {
+    body: Body,
+    simulated: bool,
+}
+
+/// Lets a body that is only `Send` go where dropshot also wants `Sync`; it is only ever polled by one.
+struct Alone<B>(SyncWrapper<B>);
+
+/// Runs a handler: its error becomes an answer with headers, and so does its panic.
+pub(crate) async fn answer<T>(work: impl Future<Output = Result<Answer, Error>>) -> Reply<T> {
+    let result = Caught(pin!(work)).await.unwrap_or_else(|panic| {
+        tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
+        Err(Error::Internal)
+    });
+    let response = match result {
+        Ok(answer) => answer.into_response(),
+        Err(error) => refusal(&error),
+    };
+    Reply { response, described: PhantomData }
+}
+
+/// An error as an answer.
+pub(super) fn refusal(error: &Error) -> Response<Body> {
+    let mut response = Response::new(Body::from(error.body().to_string()));
+    *response.status_mut() = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(SHOULD_RETRY, HeaderValue::from_static(if error.should_retry() { "true" } else { "false" }));
+    if let Some(seconds) = error.retry_after() {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    if error.code() == Code::InvalidApiKey {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// A small JSON value.
+    ///
+    /// # Errors
+    ///
+    /// Where the value cannot be written, which is a fault of ours.
+    pub(crate) fn json(value: &impl Serialize) -> Result<Self, Error> {
+        let text = serde_json::to_string(value).map_err(|error| {
+            tracing::error!(%error, "an answer could not be written");
+            Error::Internal
+        })?;
+        Ok(Self { body: Body::from(text), simulated: false })
+    }
+
+    /// JSON that is still coming.
+    pub(crate) fn stream<B>(body: B, simulated: bool) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self { body: Body::wrap(Alone(SyncWrapper::new(body))), simulated }
+    }
+
+    fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(self.body);
+        response.headers_mut().insert(CONTENT_TYPE, JSON);
+        if self.simulated {
+            response.headers_mut().insert(SIMULATED, HeaderValue::from_static("true"));
+        }
+        response
+    }
+}
+
+// === impl Alone ===
+
+impl<B: http_body::Body + Unpin> http_body::Body for Alone<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(self.0.get_mut()).poll_frame(cx)
+    }
+}
+
+// === impl Reply ===
+
+impl<T> From<Reply<T>> for Result<Response<Body>, HttpError> {
+    fn from(reply: Reply<T>) -> Self {
+        Ok(reply.response)
+    }
+}
+
+impl<T: JsonSchema + Serialize + Send + Sync + 'static> HttpCodedResponse for Reply<T> {
+    type Body = T;
+    const STATUS_CODE: StatusCode = StatusCode::OK;
+    const DESCRIPTION: &'static str = "successful operation";
+}
+
+/// A future whose panic is a value.
+struct Caught<F>(F);
+
+impl<F: Future + Unpin> Future for Caught<F> {
+    type Output = Result<F::Output, Box<dyn Any + Send>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no text)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_becomes_a_500_in_our_shape() {
+        let reply: Reply<()> = answer(async { panic!("seen in a test") }).await;
+        assert_eq!(reply.response.status(), 500);
+        assert_eq!(reply.response.headers()["x-should-retry"], "false");
+    }
+
+    #[test]
+    fn a_key_that_is_not_ours_is_asked_for_a_bearer() {
+        let response = refusal(&Error::InvalidKey);
+        assert_eq!(response.status(), 401);
+        assert_eq!(response.headers()["www-authenticate"], "Bearer");
+        assert_eq!(response.headers()["content-type"], "application/json");
+    }
+}

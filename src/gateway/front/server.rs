@@ -1,0 +1,128 @@
+//! The server: dropshot with our routes, started and stopped within bounds.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dropshot::{
+    ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HandlerTaskMode, HttpError, HttpServer,
+    Path, RequestContext, ServerBuilder, ServerContext,
+};
+use http::{Method, Response};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::answer::refusal;
+use super::listener;
+use crate::error::{Error, Missing};
+use crate::tables::OPERATIONS;
+
+/// A running server.
+pub(crate) struct Server<C: ServerContext> {
+    http: HttpServer<C>,
+}
+
+/// The server could not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServerError {
+    /// The routes contradict each other: a fault of ours.
+    #[error("the routes do not fit together: {0}")]
+    Routes(String),
+    /// The address is taken or not ours.
+    #[error("cannot listen: {0}")]
+    Listen(#[source] dropshot::BuildError),
+}
+
+/// Starts to serve.
+///
+/// # Errors
+///
+/// Where the address cannot be listened on.
+pub(crate) fn start<C: ServerContext>(
+    mut api: ApiDescription<C>,
+    context: C,
+    listen: SocketAddr,
+) -> Result<Server<C>, ServerError> {
+    refuse_other_methods(&mut api)?;
+    let config = ConfigDropshot {
+        bind_address: listen,
+        // A job whose caller has left goes on: it may have been paid for.
+        default_handler_task_mode: HandlerTaskMode::Detached,
+        ..ConfigDropshot::default()
+    };
+    // dropshot writes a line for every connection and has no hook; our own log has one for every request.
+    let log = slog::Logger::root(slog::Discard, slog::o!());
+    let http = ServerBuilder::new(api, context, log).config(config).start().map_err(ServerError::Listen)?;
+    if !listener::tune(http.local_addr()) {
+        tracing::warn!("the listening socket was not found: answers in several pieces are slower");
+    }
+    Ok(Server { http })
+}
+
+// === impl Server ===
+
+impl<C: ServerContext> Server<C> {
+    /// Where it really listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.http.local_addr()
+    }
+
+    /// Stops accepting and waits for running requests, but not for ever: a connection that never finishes its headers
+    /// would hold dropshot's own shutdown as long as it likes. `false` where the time ran out.
+    pub(crate) async fn stop(self, patience: Duration) -> bool {
+        tokio::time::timeout(patience, self.http.close()).await.is_ok()
+    }
+}
+
+/// Methods that a known address does not take get our 405 instead of dropshot's.
+fn refuse_other_methods<C: ServerContext>(api: &mut ApiDescription<C>) -> Result<(), ServerError> {
+    let mut paths: Vec<&str> = OPERATIONS.iter().map(|operation| operation.path).collect();
+    paths.dedup();
+    for path in paths {
+        let taken = |method: &Method| {
+            OPERATIONS.iter().any(|operation| operation.path == path && operation.method == method.as_str())
+        };
+        for method in
+            [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS]
+        {
+            if !taken(&method) {
+                refuse(api, path, method)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refuse<C: ServerContext>(
+    api: &mut ApiDescription<C>,
+    path: &'static str,
+    method: Method,
+) -> Result<(), ServerError> {
+    let name = format!("refuse {method} {path}");
+    let endpoint = if path.contains('{') {
+        ApiEndpoint::new(name, not_allowed_below, method, "application/json", path, ApiEndpointVersions::All)
+    } else {
+        ApiEndpoint::new(name, not_allowed, method, "application/json", path, ApiEndpointVersions::All)
+    };
+    api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))
+}
+
+/// The one variable segment of our addresses.
+#[derive(Deserialize, JsonSchema)]
+struct Below {
+    #[serde(rename = "model")]
+    _model: String,
+}
+
+async fn not_allowed_below<C: ServerContext>(
+    context: RequestContext<C>,
+    _path: Path<Below>,
+) -> Result<Response<Body>, HttpError> {
+    not_allowed(context).await
+}
+
+#[expect(clippy::unused_async, reason = "dropshot takes async handlers only")]
+async fn not_allowed<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+    let method = context.request.method().to_string();
+    let path = context.request.uri().path().to_owned();
+    Ok(refusal(&Error::NotFound(Missing::Method { method, path })))
+}

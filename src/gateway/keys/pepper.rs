@@ -1,0 +1,66 @@
+//! How a secret is hashed for keeping: HMAC-SHA-256 under a key that is not in the database.
+//!
+//! Secrets are long and random, so a slow hash would buy nothing; the pepper makes a stolen database useless.
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+
+use super::Secret;
+use crate::gateway::store::{KeyHash, MasterKey};
+
+/// Names the use, so that no other derived key can equal this one. Changing it would end every key.
+const PURPOSE: &[u8] = b"imagate key hash v1";
+
+/// The key of the hash.
+pub(crate) struct Pepper(hmac::Key);
+
+impl Pepper {
+    /// Derives the pepper of an installation.
+    pub(crate) fn derive(master: &MasterKey) -> Self {
+        let master = hmac::Key::new(hmac::HMAC_SHA256, master.expose());
+        Self(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&master, PURPOSE).as_ref()))
+    }
+
+    /// What is stored of a secret.
+    pub(super) fn hash(&self, secret: &Secret) -> KeyHash {
+        let tag = hmac::sign(&self.0, secret.expose().as_bytes());
+        let mut hash = [0; 32];
+        hash.copy_from_slice(tag.as_ref());
+        KeyHash(hash)
+    }
+
+    /// Whether this is the secret, in the same time whichever byte differs.
+    pub(super) fn verify(&self, secret: &Secret, hash: &KeyHash) -> bool {
+        hmac::verify(&self.0, secret.expose().as_bytes(), &hash.0).is_ok()
+    }
+}
+
+impl fmt::Debug for Pepper {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Pepper([redacted])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_secret_has_another_hash_in_another_installation() {
+        let secret = Secret::generate().unwrap();
+        let one = Pepper::derive(&MasterKey::for_test(1));
+        let other = Pepper::derive(&MasterKey::for_test(2));
+        assert!(one.verify(&secret, &one.hash(&secret)));
+        assert!(!other.verify(&secret, &one.hash(&secret)));
+    }
+
+    #[test]
+    fn the_derivation_never_changes() {
+        let pepper = Pepper::derive(&MasterKey::for_test(7));
+        let text = b"sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz012345";
+        let secret = Secret::parse(&[text.as_slice(), b"2OVSXj"].concat()).unwrap();
+        let hash = pepper.hash(&secret).0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(hash, "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49");
+    }
+}

@@ -1,0 +1,177 @@
+//! The form of a key: `sk-img-<public id>-<secret><checksum>`.
+//!
+//! The prefix lets scanners find leaked keys, the public id can be shown, the secret carries 190 bits, and the
+//! checksum lets us refuse a mistyped or invented key without asking the database.
+
+use std::fmt;
+
+use crate::gateway::store::{PublicId, StoreError, random_base62};
+
+const PREFIX: &[u8] = b"sk-img-";
+const PUBLIC_ID_LENGTH: usize = 12;
+const SECRET_LENGTH: usize = 32;
+const CHECKSUM_LENGTH: usize = 6;
+
+const PUBLIC_ID_START: usize = PREFIX.len();
+const PUBLIC_ID_END: usize = PUBLIC_ID_START + PUBLIC_ID_LENGTH;
+const CHECKSUM_START: usize = PUBLIC_ID_END + 1 + SECRET_LENGTH;
+const LENGTH: usize = CHECKSUM_START + CHECKSUM_LENGTH;
+
+/// A well-formed key, which says nothing about whether it is a valid one.
+pub(crate) struct Secret([u8; LENGTH]);
+
+impl Secret {
+    /// A key that nobody has ever seen.
+    pub(super) fn generate() -> Result<Self, StoreError> {
+        let mut text = [b'-'; LENGTH];
+        text[..PUBLIC_ID_START].copy_from_slice(PREFIX);
+        text[PUBLIC_ID_START..PUBLIC_ID_END].copy_from_slice(&random_base62::<PUBLIC_ID_LENGTH>()?);
+        text[PUBLIC_ID_END + 1..CHECKSUM_START].copy_from_slice(&random_base62::<SECRET_LENGTH>()?);
+        let checksum = checksum(&text[..CHECKSUM_START]);
+        text[CHECKSUM_START..].copy_from_slice(&checksum);
+        Ok(Self(text))
+    }
+
+    /// Reads what a caller sent. Looks at nothing but the length of a text that cannot be a key.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let text: &[u8; LENGTH] = text.try_into().ok()?;
+        let well_formed = text.starts_with(PREFIX)
+            && text[PUBLIC_ID_START..PUBLIC_ID_END].iter().all(u8::is_ascii_alphanumeric)
+            && text[PUBLIC_ID_END] == b'-'
+            && text[PUBLIC_ID_END + 1..].iter().all(u8::is_ascii_alphanumeric)
+            && checksum(&text[..CHECKSUM_START]) == text[CHECKSUM_START..];
+        well_formed.then_some(Self(*text))
+    }
+
+    /// The part that may be shown.
+    pub(crate) fn public_id(&self) -> PublicId {
+        PublicId::from(ascii(&self.0[PUBLIC_ID_START..PUBLIC_ID_END]))
+    }
+
+    /// The whole key, to be shown once to whom it belongs.
+    pub(crate) fn expose(&self) -> &str {
+        ascii(&self.0)
+    }
+
+    /// The checksum that belongs behind such a text, for forging keys.
+    #[cfg(test)]
+    pub(super) fn checksum_of(text: &str) -> String {
+        ascii(&checksum(text.as_bytes())).to_owned()
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Without somebody looking at it the compiler may leave the write out.
+        std::hint::black_box(&self.0);
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({}, [redacted])", self.public_id())
+    }
+}
+
+/// Only well-formed text gets into a [`Secret`], and that is ASCII.
+fn ascii(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// CRC-32 in six letters of base62, so that a scanner can check a find without us.
+fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LENGTH] {
+    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut rest = crc32(bytes) as usize;
+    let mut letters = [b'0'; CHECKSUM_LENGTH];
+    for letter in letters.iter_mut().rev() {
+        *letter = LETTERS[rest % LETTERS.len()];
+        rest /= LETTERS.len();
+    }
+    letters
+}
+
+/// The CRC-32 of IEEE 802.3, bit by bit: 52 bytes do not deserve a table.
+fn crc32(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0xEDB8_8320;
+    let mut remainder = u32::MAX;
+    for byte in bytes {
+        remainder ^= u32::from(*byte);
+        for _ in 0..8 {
+            let carry = remainder & 1;
+            remainder = (remainder >> 1) ^ (POLYNOMIAL * carry);
+        }
+    }
+    !remainder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_crc_that_everybody_knows() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        assert_eq!(checksum(b""), *b"000000");
+        // 0xCBF43926 = 3421780262 written in base62 with the digits first.
+        assert_eq!(checksum(b"123456789"), *b"3jZRME");
+    }
+
+    #[test]
+    fn a_new_key_has_the_published_form_and_parses() {
+        let secret = Secret::generate().unwrap();
+        let text = secret.expose();
+        let (public_id, tail) = text.strip_prefix("sk-img-").unwrap().split_once('-').unwrap();
+        assert_eq!((public_id.len(), tail.len()), (12, 38));
+        assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
+        assert_eq!(Secret::parse(text.as_bytes()).unwrap().public_id(), secret.public_id());
+    }
+
+    #[test]
+    fn no_changed_or_missing_letter_parses() {
+        let secret = Secret::generate().unwrap();
+        let good = secret.expose().as_bytes();
+        for place in 0..good.len() {
+            for other in [b'0', b'Z', b'-', b' ', 0, 0xff] {
+                let mut text = good.to_vec();
+                text[place] = other;
+                assert!(text == good || Secret::parse(&text).is_none(), "{other} at {place}");
+            }
+            assert!(Secret::parse(&good[..place]).is_none(), "cut at {place}");
+        }
+        assert!(Secret::parse(&[good, b"0"].concat()).is_none());
+    }
+
+    #[test]
+    fn a_right_checksum_does_not_make_up_for_a_wrong_form() {
+        let secret = Secret::generate().unwrap();
+        let body = &secret.expose()[..CHECKSUM_START];
+        for wrong in [body.replacen("sk-img-", "sk-xyz-", 1), body.replacen("-", "_", 3), body.replacen("sk", "SK", 1)]
+        {
+            let forged = format!("{wrong}{}", Secret::checksum_of(&wrong));
+            assert!(Secret::parse(forged.as_bytes()).is_none(), "{forged}");
+        }
+        let mut wrong = body.to_owned();
+        wrong.replace_range(PUBLIC_ID_END..=PUBLIC_ID_END, "x");
+        let forged = format!("{wrong}{}", Secret::checksum_of(&wrong));
+        assert!(Secret::parse(forged.as_bytes()).is_none(), "{forged}");
+    }
+
+    #[test]
+    fn invented_keys_of_the_right_shape_do_not_pass_the_checksum() {
+        for _ in 0..20_000 {
+            let letters = random_base62::<50>().unwrap();
+            let (public_id, rest) = letters.split_at(PUBLIC_ID_LENGTH);
+            assert!(Secret::parse(&[PREFIX, public_id, b"-", rest].concat()).is_none());
+        }
+    }
+
+    #[test]
+    fn debug_shows_the_public_id_alone() {
+        let secret = Secret::generate().unwrap();
+        let shown = format!("{secret:?}");
+        assert!(shown.contains(secret.public_id().as_str()));
+        assert!(!shown.contains(&secret.expose()[PUBLIC_ID_END..]));
+        assert_eq!(shown, format!("Secret({}, [redacted])", secret.public_id()));
+    }
+}

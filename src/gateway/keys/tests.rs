@@ -1,0 +1,243 @@
+//! Who is admitted, who is not, and what it costs and tells.
+
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::gateway::store::testing::{Double, fresh};
+use crate::gateway::store::{MasterKey, SqliteStore};
+
+struct Fixture {
+    keys: Keys,
+    store: Arc<Double>,
+    sqlite: Arc<SqliteStore>,
+    dir: TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let (dir, sqlite) = fresh().await;
+        let store = Double::of(Arc::clone(&sqlite) as Arc<dyn Store>);
+        let pepper = Pepper::derive(sqlite.master_key());
+        let keys = Keys::new(Arc::clone(&store) as Arc<dyn Store>, pepper);
+        Self { keys, store, sqlite, dir }
+    }
+
+    async fn create(&self) -> Created {
+        self.keys.create("laptop", "ada", "default").await.unwrap()
+    }
+
+    async fn admit(&self, header: &str) -> Result<Caller, Denied> {
+        self.keys.admit(Some(header.as_bytes())).await
+    }
+
+    async fn is_invalid(&self, header: &str) -> bool {
+        matches!(self.admit(header).await, Err(Denied::Invalid))
+    }
+
+    fn calls(&self) -> usize {
+        self.store.calls.load(Ordering::Relaxed)
+    }
+}
+
+fn header(created: &Created) -> String {
+    format!("Bearer {}", created.secret.expose())
+}
+
+#[tokio::test]
+async fn a_new_key_is_admitted_as_whom_it_was_made_for() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let caller = fixture.admit(&header(&created)).await.unwrap();
+    assert_eq!((caller.key(), caller.user()), (&created.id, &created.user));
+    assert_eq!(caller.public_id(), &created.secret.public_id());
+    assert_eq!(caller.group_name(), "default");
+    assert!(caller.group().as_str().starts_with("grp_"));
+}
+
+#[tokio::test]
+async fn clients_may_spell_the_scheme_and_the_spaces_as_they_like() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let secret = created.secret.expose();
+    for header in [format!("bearer {secret}"), format!("BEARER   {secret} "), format!(" Bearer\t{secret}\t")] {
+        assert!(fixture.admit(&header).await.is_ok(), "{header:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_key_is_refused_without_a_query() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let secret = created.secret.expose();
+    let other = fixture.create().await;
+    let asked = fixture.calls();
+    let headers = [
+        String::new(),
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+        secret.to_owned(),
+        format!("Basic {secret}"),
+        format!("Bearer{secret}"),
+        format!("Bearer {secret}, Bearer {secret}"),
+        format!("Bearer {secret} {}", other.secret.expose()),
+        format!("Bearer {}", &secret[..secret.len() - 1]),
+        format!("Bearer {}", secret.to_lowercase()),
+        format!("Bearer {}", secret.replacen("sk-img-", "sk-proj", 1)),
+        format!("Bearer {secret}' OR '1'='1"),
+        "Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl".to_owned(),
+        format!("Bearer {}", "x".repeat(1 << 20)),
+    ];
+    for header in headers {
+        assert!(fixture.is_invalid(&header).await, "{header:.80}");
+    }
+    assert!(matches!(fixture.keys.admit(None).await, Err(Denied::Invalid)));
+    assert!(matches!(fixture.keys.admit(Some(b"Bearer \xff\xfe\x00")).await, Err(Denied::Invalid)));
+    assert_eq!(fixture.calls(), asked);
+}
+
+#[tokio::test]
+async fn a_well_formed_key_that_is_not_ours_is_refused() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let stranger = Secret::generate().unwrap();
+    assert!(fixture.is_invalid(&format!("Bearer {}", stranger.expose())).await);
+
+    // The public id of a good key with another secret behind it.
+    let forged = with_public_id(&stranger, &created.secret);
+    assert!(Secret::parse(forged.as_bytes()).is_some());
+    assert!(fixture.is_invalid(&format!("Bearer {forged}")).await);
+}
+
+fn with_public_id(secret: &Secret, public: &Secret) -> String {
+    let body = format!("{}{}", &public.expose()[..20], &secret.expose()[20..52]);
+    format!("{body}{}", Secret::checksum_of(&body))
+}
+
+#[tokio::test]
+async fn a_key_is_refused_while_it_is_disabled_and_for_ever_when_it_is_deleted() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let header = header(&created);
+    let public_id = created.secret.public_id();
+
+    fixture.keys.disable(created.id.as_str()).await.unwrap();
+    assert!(fixture.is_invalid(&header).await);
+    fixture.keys.enable(public_id.as_str()).await.unwrap();
+    assert!(fixture.admit(&header).await.is_ok());
+    fixture.keys.delete(created.id.as_str()).await.unwrap();
+    assert!(fixture.is_invalid(&header).await);
+
+    assert!(matches!(fixture.keys.enable(created.id.as_str()).await, Err(KeyError::Unknown)));
+    assert!(matches!(fixture.keys.disable("key_nobody").await, Err(KeyError::Unknown)));
+    assert!(fixture.keys.list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_changed_by_another_process_is_refused_at_once() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    assert!(fixture.admit(&header(&created)).await.is_ok());
+    let command = SqliteStore::open(fixture.dir.path()).await.unwrap();
+    let pepper = Pepper::derive(command.master_key());
+    Keys::new(Arc::new(command), pepper).disable(created.id.as_str()).await.unwrap();
+    assert!(fixture.is_invalid(&header(&created)).await);
+}
+
+#[test]
+fn a_key_is_good_until_the_moment_it_expires() {
+    let moment = |text: &str| text.parse::<Timestamp>().unwrap();
+    let key = KeyRow {
+        id: "key_1".into(),
+        public_id: "p".into(),
+        name: String::new(),
+        user: "usr_1".into(),
+        user_name: String::new(),
+        group: "grp_1".into(),
+        group_name: String::new(),
+        hash: KeyHash([0; 32]),
+        created_at: moment("2026-01-01T00:00:00Z"),
+        expires_at: Some(moment("2026-06-01T00:00:00Z")),
+        last_used_at: None,
+        disabled_at: None,
+        deleted_at: None,
+    };
+    assert!(is_good(&key, moment("2026-05-31T23:59:59.999Z")));
+    assert!(!is_good(&key, moment("2026-06-01T00:00:00Z")));
+}
+
+#[tokio::test]
+async fn another_installation_does_not_admit_a_copied_row() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let store = Arc::clone(&fixture.sqlite) as Arc<dyn Store>;
+    let elsewhere = Keys::new(store, Pepper::derive(&MasterKey::for_test(1)));
+    let header = header(&created);
+    assert!(matches!(elsewhere.admit(Some(header.as_bytes())).await, Err(Denied::Invalid)));
+}
+
+#[tokio::test]
+async fn trouble_with_the_database_is_not_an_invalid_key() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    fixture.store.set_trouble(Some(|| StoreError::Busy));
+    assert!(matches!(fixture.admit(&header(&created)).await, Err(Denied::Unavailable(StoreError::Busy))));
+    fixture.store.set_trouble(None);
+    assert!(fixture.admit(&header(&created)).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_use_of_a_key_is_noted_once_and_not_for_every_request() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    for _ in 0..20 {
+        fixture.admit(&header(&created)).await.unwrap();
+    }
+    while fixture.store.touches.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(fixture.keys.list().await.unwrap()[0].last_used_at.is_some());
+    assert_eq!(fixture.store.touches.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn no_file_and_no_debug_line_holds_a_secret() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let caller = fixture.admit(&header(&created)).await.unwrap();
+    let rows = fixture.keys.list().await.unwrap();
+    let secret = &created.secret.expose()[20..];
+    let shown = format!("{created:?} {caller:?} {rows:?} {:?} {:?}", fixture.sqlite.master_key(), fixture.keys.pepper);
+    assert!(!shown.contains(secret));
+
+    let mut searched = 0;
+    for entry in std::fs::read_dir(fixture.dir.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        searched += bytes.len();
+        assert!(!contains(&bytes, secret.as_bytes()));
+        // Nor a bare digest that could be tried against guesses without the pepper.
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, created.secret.expose().as_bytes());
+        assert!(!contains(&bytes, digest.as_ref()));
+    }
+    // The search would find what is there.
+    let log = std::fs::read(fixture.dir.path().join("imagate.db-wal")).unwrap();
+    assert!(contains(&log, created.secret.public_id().as_str().as_bytes()) && searched > log.len());
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[tokio::test]
+async fn names_that_nobody_could_read_are_refused_before_anything_is_stored() {
+    let fixture = Fixture::new().await;
+    let long = "x".repeat(MAX_NAME_CHARS + 1);
+    for (name, user, group, of) in
+        [("", "a", "b", "key"), ("a", " ", "b", "user"), ("a", "b", &long, "group"), ("a\n", "b", "c", "key")]
+    {
+        let error = fixture.keys.create(name, user, group).await.unwrap_err();
+        assert!(error.to_string().contains(of), "{error}");
+    }
+    assert_eq!(fixture.calls(), 0);
+}

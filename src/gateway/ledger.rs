@@ -1,0 +1,181 @@
+//! Keeps one durable record for each job.
+//!
+//! Decides when a record is begun, when it is over, and what is written when nobody says so.
+//! Refuses to know what an image is, what an account is, and which database is behind.
+//!
+//! Carries: the usage record of the specification (every identifier, tokens, latency); the intent is durable before
+//! the first upstream byte, the outcome before the caller's last byte; exactly one record for each job, whatever dies.
+//!
+//! One task writes. It commits whatever has gathered while its last commit ran, and waits for no timer: alone a
+//! request pays for one commit, in a crowd hundreds share it.
+
+mod open;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+pub(crate) use crate::gateway::store::{
+    Attempt, Class, Delivered, KeyId, NodeId, Record, RecordFilter, RequestId, State, TokenDetails, Usage, UserId,
+};
+use crate::gateway::store::{Store, StoreError, Timestamp};
+use open::Entry;
+pub(crate) use open::{Closing, OpenRecord, Outcome};
+use writer::{Message, Writer};
+
+/// Intents that may wait for the writer. It is far above what a server admits at once; beyond it memory would be
+/// spent on jobs that could only fail.
+const MAX_WAITING_INTENTS: usize = 4096;
+
+/// How long a job waits for its intent: a little longer than the store waits for a lock.
+const OPEN_PATIENCE: Duration = Duration::from_secs(6);
+
+/// Longest free text of a request that is kept. A record stays under a kilobyte whatever a caller sends.
+const MAX_TEXT_BYTES: usize = 256;
+
+/// What is known of a job before its first upstream byte.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    /// The id that the front gave the request.
+    pub(crate) request_id: RequestId,
+    /// The operation of the document.
+    pub(crate) operation: &'static str,
+    /// The model asked for.
+    pub(crate) model: Option<String>,
+    /// Whether events were asked for.
+    pub(crate) stream: bool,
+    /// The size asked for.
+    pub(crate) size: Option<String>,
+    /// The quality asked for.
+    pub(crate) quality: Option<String>,
+    /// The format asked for.
+    pub(crate) output_format: Option<String>,
+    /// How many images were asked for.
+    pub(crate) n: Option<u32>,
+    /// The account of the first attempt, so that even a killed process leaves its name.
+    pub(crate) account: Option<String>,
+    /// The name of the group.
+    pub(crate) group: String,
+    /// The user.
+    pub(crate) user: UserId,
+    /// The key.
+    pub(crate) key: KeyId,
+    /// The `user` field of the request.
+    pub(crate) end_user: Option<String>,
+}
+
+/// Why a record could not be begun or closed. For the caller of the gateway all of it is a 503.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum LedgerError {
+    /// The database has trouble.
+    #[error("the record could not be stored")]
+    Store(#[source] Arc<StoreError>),
+    /// Too many jobs wait for the database already, or this one has waited too long.
+    #[error("the database does not keep up")]
+    Overloaded,
+    /// A job with this request id has been recorded before.
+    #[error("the request id is taken")]
+    Duplicate,
+    /// The runtime is shutting down.
+    #[error("the ledger has stopped")]
+    Stopped,
+}
+
+/// The one door to the table of records.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    outbox: mpsc::UnboundedSender<Message>,
+    room: Arc<Semaphore>,
+    unsettled: watch::Sender<usize>,
+}
+
+impl Ledger {
+    /// Closes what an earlier life of this node left running, then starts the writer.
+    ///
+    /// To be called within a tokio runtime, by the only process that serves as `node`.
+    ///
+    /// # Errors
+    /// Where the store has trouble: a node that cannot settle its past takes no new jobs.
+    pub(crate) async fn start(store: Arc<dyn Store>, node: NodeId) -> Result<Self, StoreError> {
+        let interrupted = store.interrupt_running(&node).await?;
+        if interrupted > 0 {
+            tracing::warn!(interrupted, "jobs of an earlier run ended without an outcome");
+        }
+        let (outbox, inbox) = mpsc::unbounded_channel();
+        // Who waits for it is `drain`.
+        tokio::runtime::Handle::current().spawn(Writer::new(store, node, inbox).run());
+        let room = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
+        Ok(Self { outbox, room, unsettled: watch::Sender::new(0) })
+    }
+
+    /// Begins a record. When this returns, a kill can no longer lose it.
+    ///
+    /// # Errors
+    /// Where there is no record, so that nothing may be spent.
+    pub(crate) async fn open(&self, draft: Draft) -> Result<OpenRecord, LedgerError> {
+        // Outcomes need no such bound: there is at most one for each intent that was let in.
+        let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
+        let intent = Box::new(Entry::new(running(draft), self.outbox.clone(), self.unsettled.clone()));
+        let (reply, answer) = oneshot::channel();
+        // Should this future be dropped from here on, the writer skips the intent, or closes what it has written.
+        self.outbox.send(Message::Open { intent, reply, _room: room }).map_err(|_| LedgerError::Stopped)?;
+        match tokio::time::timeout(OPEN_PATIENCE, answer).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(_)) => Err(LedgerError::Stopped),
+            Err(_) => Err(LedgerError::Overloaded),
+        }
+    }
+
+    /// How many records are open or on their way to the database.
+    pub(crate) fn unsettled(&self) -> usize {
+        *self.unsettled.borrow()
+    }
+
+    /// Waits until every record is closed and durable. The caller bounds the wait.
+    pub(crate) async fn drain(&self) {
+        // The sender lives in `self`, so this cannot fail.
+        let _ = self.unsettled.subscribe().wait_for(|unsettled| *unsettled == 0).await;
+    }
+}
+
+fn running(draft: Draft) -> Record {
+    Record {
+        request_id: draft.request_id,
+        created_at: Timestamp::now(),
+        operation: draft.operation.to_owned(),
+        model: draft.model.map(clip),
+        stream: draft.stream,
+        state: State::Running,
+        error_code: None,
+        size: draft.size.map(clip),
+        quality: draft.quality.map(clip),
+        output_format: draft.output_format.map(clip),
+        n: draft.n,
+        delivered: Vec::new(),
+        usage: None,
+        cost_usd: None,
+        latency_ms: None,
+        first_byte_ms: None,
+        attempts: Vec::new(),
+        account: draft.account,
+        group: draft.group,
+        user: draft.user,
+        key: draft.key,
+        end_user: draft.end_user.map(clip),
+    }
+}
+
+fn clip(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+    text
+}
+
+/// Whole milliseconds since then, on a clock that does not jump.
+fn milliseconds_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

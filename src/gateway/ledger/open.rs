@@ -1,0 +1,190 @@
+//! A record on its way: begun, filled while the job runs, closed exactly once.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::writer::{Message, Outgoing, Reply};
+use super::{Attempt, Delivered, LedgerError, Record, RequestId, State, Usage, milliseconds_since};
+
+/// How a job ended. It cannot say that it is still running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    state: State,
+    error_code: Option<String>,
+}
+
+impl Outcome {
+    /// The caller got the image.
+    pub(crate) fn succeeded() -> Self {
+        Self { state: State::Succeeded, error_code: None }
+    }
+
+    /// No image was made; the caller read this code.
+    pub(crate) fn failed(error_code: impl Into<String>) -> Self {
+        Self { state: State::Failed, error_code: Some(error_code.into()) }
+    }
+
+    /// The upstream refused the content; the caller read this code.
+    pub(crate) fn refused(error_code: impl Into<String>) -> Self {
+        Self { state: State::Refused, error_code: Some(error_code.into()) }
+    }
+
+    /// The caller left.
+    pub(crate) fn cancelled() -> Self {
+        Self { state: State::Cancelled, error_code: None }
+    }
+
+    /// It broke off, and an image may have been paid; the caller may have read a code.
+    pub(crate) fn interrupted(error_code: Option<String>) -> Self {
+        Self { state: State::Interrupted, error_code }
+    }
+}
+
+/// The record of a job that runs. Its intent is durable.
+///
+/// Dropping it closes it too: with the outcome of [`OpenRecord::when_dropped`], else as interrupted.
+#[derive(Debug)]
+#[must_use = "dropping it closes the record as interrupted"]
+pub(crate) struct OpenRecord(Option<Box<Entry>>);
+
+/// A record with what it takes to close it. Behind one pointer, because it travels inside the body of the answer.
+///
+/// By itself it is an intent, and dropping it does nothing; only an [`OpenRecord`] owes an outcome.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) record: Record,
+    started: Instant,
+    when_dropped: Outcome,
+    outbox: mpsc::UnboundedSender<Message>,
+    _unsettled: Unsettled,
+}
+
+impl Entry {
+    pub(super) fn new(record: Record, outbox: mpsc::UnboundedSender<Message>, count: watch::Sender<usize>) -> Self {
+        Self {
+            record,
+            started: Instant::now(),
+            when_dropped: Outcome::interrupted(None),
+            outbox,
+            _unsettled: Unsettled::count(count),
+        }
+    }
+
+    fn close(mut self: Box<Self>, outcome: Outcome, reply: Option<Reply<()>>) {
+        self.record.state = outcome.state;
+        self.record.error_code = outcome.error_code;
+        self.record.latency_ms = Some(milliseconds_since(self.started));
+        let outbox = self.outbox.clone();
+        // Without a writer the runtime is going down: the next start finds the row running and closes it.
+        let _ = outbox.send(Message::Close(Outgoing::new(self, reply)));
+    }
+}
+
+impl OpenRecord {
+    /// To be called when the intent is durable.
+    pub(super) fn new(entry: Box<Entry>) -> Self {
+        Self(Some(entry))
+    }
+
+    /// Adds an upstream call. The last one names the account of the record.
+    pub(crate) fn add_attempt(&mut self, attempt: Attempt) {
+        self.edit(|entry| {
+            entry.record.account = Some(attempt.account.clone());
+            entry.record.attempts.push(attempt);
+        });
+    }
+
+    /// Adds an image that went to the caller.
+    pub(crate) fn add_delivered(&mut self, image: Delivered) {
+        self.edit(|entry| entry.record.delivered.push(image));
+    }
+
+    /// Says what the upstream counted.
+    pub(crate) fn set_usage(&mut self, usage: Usage) {
+        self.edit(|entry| entry.record.usage = Some(usage));
+    }
+
+    /// Says what it cost.
+    pub(crate) fn set_cost_usd(&mut self, cost_usd: f64) {
+        self.edit(|entry| entry.record.cost_usd = Some(cost_usd));
+    }
+
+    /// Notes that the first byte goes to the caller now. Later calls change nothing.
+    pub(crate) fn mark_first_byte(&mut self) {
+        self.edit(|entry| {
+            let elapsed = milliseconds_since(entry.started);
+            entry.record.first_byte_ms.get_or_insert(elapsed);
+        });
+    }
+
+    /// How long the job has been running.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.as_deref().map(|entry| entry.started.elapsed()).unwrap_or_default()
+    }
+
+    /// What is written if this is dropped unclosed, as the body of an answer is when its caller leaves.
+    pub(crate) fn when_dropped(&mut self, outcome: Outcome) {
+        self.edit(|entry| entry.when_dropped = outcome);
+    }
+
+    /// Closes the record. The outcome is on its way from this moment, the future only says when it is durable.
+    ///
+    /// # Errors
+    /// The future fails where the database did not take the outcome in several tries. It is not lost then: the
+    /// writer goes on trying for as long as the process lives, and after that the record counts as interrupted.
+    pub(crate) fn close(mut self, outcome: Outcome) -> Closing {
+        let (reply, answer) = oneshot::channel();
+        if let Some(entry) = self.0.take() {
+            entry.close(outcome, Some(reply));
+        }
+        Closing(answer)
+    }
+
+    fn edit(&mut self, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.0.as_deref_mut() {
+            change(entry);
+        }
+    }
+}
+
+impl Drop for OpenRecord {
+    fn drop(&mut self) {
+        if let Some(entry) = self.0.take() {
+            let outcome = entry.when_dropped.clone();
+            entry.close(outcome, None);
+        }
+    }
+}
+
+/// Resolves when the outcome is durable. A plain value, so that a response body can hold and poll it.
+#[derive(Debug)]
+#[must_use = "the caller's last byte may only follow when it has resolved"]
+pub(crate) struct Closing(oneshot::Receiver<Result<(), LedgerError>>);
+
+impl Future for Closing {
+    type Output = Result<(), LedgerError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(LedgerError::Stopped)))
+    }
+}
+
+/// One record that is not settled yet; `Ledger::drain` waits until there is none.
+#[derive(Debug)]
+pub(super) struct Unsettled(watch::Sender<usize>);
+
+impl Unsettled {
+    fn count(sender: watch::Sender<usize>) -> Self {
+        sender.send_modify(|count| *count += 1);
+        Self(sender)
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}

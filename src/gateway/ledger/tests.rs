@@ -1,0 +1,366 @@
+//! Durability, exactly once, and commits that are shared.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Child;
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::gateway::store::SqliteStore;
+use crate::gateway::store::testing::{Double, POISON, child_dir, fresh, spawn_child};
+
+struct Fixture {
+    ledger: Ledger,
+    store: Arc<Double>,
+    dir: TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let (dir, sqlite) = fresh().await;
+        let store = Double::of(sqlite);
+        let ledger = Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+        Self { ledger, store, dir }
+    }
+
+    async fn open(&self, id: &str) -> OpenRecord {
+        self.ledger.open(draft(id)).await.unwrap()
+    }
+
+    fn commits(&self) -> usize {
+        self.store.commits.load(Ordering::Relaxed)
+    }
+
+    async fn until(&self, ready: impl Fn(&Self) -> bool) {
+        while !ready(self) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Every finished record, as another process sees it.
+    async fn states(&self) -> BTreeMap<String, State> {
+        states(&SqliteStore::open(self.dir.path()).await.unwrap()).await
+    }
+}
+
+async fn states(store: &dyn Store) -> BTreeMap<String, State> {
+    let records = store.list_records(&RecordFilter::default()).await.unwrap();
+    let count = records.len();
+    let states: BTreeMap<_, _> =
+        records.into_iter().map(|record| (record.request_id.to_string(), record.state)).collect();
+    assert_eq!(states.len(), count, "a request id came twice");
+    states
+}
+
+fn draft(id: &str) -> Draft {
+    Draft {
+        request_id: id.into(),
+        operation: "create_image",
+        model: Some("gpt-image-2".to_owned()),
+        stream: false,
+        size: None,
+        quality: None,
+        output_format: None,
+        n: Some(1),
+        account: Some("primary".to_owned()),
+        group: "default".to_owned(),
+        user: "usr_1".into(),
+        key: "key_1".into(),
+        end_user: None,
+    }
+}
+
+fn attempt(account: &str, class: Option<Class>) -> Attempt {
+    Attempt { account: account.to_owned(), class, status: None, latency_ms: 1 }
+}
+
+#[test]
+fn an_open_record_may_travel_in_a_response_body() {
+    fn check<T: Send + Sync + Unpin>() {}
+    check::<OpenRecord>();
+    check::<Closing>();
+    check::<Ledger>();
+}
+
+#[tokio::test]
+async fn what_the_job_did_stands_in_its_record() {
+    let fixture = Fixture::new().await;
+    let mut open = fixture.open("r1").await;
+    open.add_attempt(attempt("primary", Some(Class::N)));
+    open.add_attempt(attempt("second", None));
+    open.add_delivered(Delivered { size: Some("1024x1024".to_owned()), output_format: Some("png".to_owned()) });
+    let usage = Usage { total_tokens: Some(409), ..Usage::default() };
+    open.set_usage(usage.clone());
+    open.set_cost_usd(0.25);
+    open.mark_first_byte();
+    open.close(Outcome::succeeded()).await.unwrap();
+
+    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    assert_eq!(record.state, State::Succeeded);
+    assert_eq!(record.account.as_deref(), Some("second"));
+    assert_eq!(record.attempts, [attempt("primary", Some(Class::N)), attempt("second", None)]);
+    assert_eq!((record.usage, record.cost_usd), (Some(usage), Some(0.25)));
+    assert_eq!(record.delivered.len(), 1);
+    assert!(record.first_byte_ms <= record.latency_ms && record.first_byte_ms.is_some());
+}
+
+#[tokio::test]
+async fn the_first_byte_is_the_first() {
+    let fixture = Fixture::new().await;
+    let mut open = fixture.open("r1").await;
+    open.mark_first_byte();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(3) {
+        tokio::task::yield_now().await;
+    }
+    open.mark_first_byte();
+    open.close(Outcome::failed("upstream")).await.unwrap();
+    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    assert!(record.first_byte_ms < record.latency_ms);
+    assert_eq!(record.error_code.as_deref(), Some("upstream"));
+}
+
+#[tokio::test]
+async fn an_open_record_is_durable_before_open_returns() {
+    let fixture = Fixture::new().await;
+    std::mem::forget(fixture.open("r1").await);
+    // The process that would have closed it is gone; the next one starts.
+    let store = Arc::new(SqliteStore::open(fixture.dir.path()).await.unwrap());
+    let next = Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+    let expected = BTreeMap::from([("r1".to_owned(), State::Interrupted)]);
+    assert_eq!(states(&*store).await, expected);
+    // A third one changes nothing.
+    drop(next);
+    Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+    assert_eq!(states(&*store).await, expected);
+}
+
+#[tokio::test]
+async fn an_outcome_is_durable_when_closing_resolves() {
+    let fixture = Fixture::new().await;
+    fixture.open("r1").await.close(Outcome::refused("moderation_blocked")).await.unwrap();
+    assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), State::Refused)]));
+    assert_eq!(fixture.ledger.unsettled(), 0);
+}
+
+#[tokio::test]
+async fn a_dropped_record_is_interrupted_or_what_was_said_beforehand() {
+    let fixture = Fixture::new().await;
+    drop(fixture.open("panicked").await);
+    let mut streaming = fixture.open("left").await;
+    streaming.when_dropped(Outcome::cancelled());
+    drop(streaming);
+    drop(fixture.open("closed").await.close(Outcome::succeeded()));
+    fixture.ledger.drain().await;
+    let expected = [
+        ("closed".to_owned(), State::Succeeded),
+        ("left".to_owned(), State::Cancelled),
+        ("panicked".to_owned(), State::Interrupted),
+    ];
+    assert_eq!(fixture.states().await, BTreeMap::from(expected));
+}
+
+#[tokio::test]
+async fn what_gathers_during_a_commit_shares_the_next_one() {
+    const CROWD: usize = 100;
+    let fixture = Fixture::new().await;
+    fixture.store.hold();
+    let mut jobs = JoinSet::new();
+    let spawn = |jobs: &mut JoinSet<OpenRecord>, id: usize| {
+        let ledger = fixture.ledger.clone();
+        jobs.spawn(async move { ledger.open(draft(&format!("r{id}"))).await.unwrap() });
+    };
+    spawn(&mut jobs, 0);
+    fixture.until(|fixture| fixture.commits() == 1).await;
+    for id in 1..CROWD {
+        spawn(&mut jobs, id);
+    }
+    fixture.until(|fixture| fixture.ledger.unsettled() == CROWD).await;
+    fixture.store.gate.add_permits(2);
+    let open = jobs.join_all().await;
+    assert_eq!(fixture.commits(), 2);
+
+    // The outcomes of all of them fit into two more: whatever is first, and the rest.
+    let closing: Vec<_> = open.into_iter().map(|open| open.close(Outcome::succeeded())).collect();
+    fixture.store.gate.add_permits(2);
+    for closing in closing {
+        closing.await.unwrap();
+    }
+    assert!(fixture.commits() <= 4);
+    assert_eq!(fixture.states().await.len(), CROWD);
+}
+
+#[tokio::test]
+async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
+    let fixture = Fixture::new().await;
+    fixture.store.hold();
+    let abandon = async |id: &str, sent: usize| {
+        let mut job = Box::pin(fixture.ledger.open(draft(id)));
+        let until = fixture.until(|fixture| fixture.ledger.unsettled() == sent && fixture.commits() == 1);
+        tokio::select! {
+            _ = &mut job => panic!("the store is held"),
+            () = until => drop(job),
+        }
+    };
+    // The first is abandoned during its commit, the second before.
+    abandon("during", 1).await;
+    abandon("before", 2).await;
+    fixture.store.gate.add_permits(100);
+    fixture.ledger.drain().await;
+    assert_eq!(fixture.states().await, BTreeMap::from([("during".to_owned(), State::Interrupted)]));
+}
+
+#[tokio::test]
+async fn an_intent_that_cannot_be_stored_is_refused_and_leaves_nothing() {
+    let fixture = Fixture::new().await;
+    fixture.store.set_trouble(Some(|| StoreError::Busy));
+    assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Store(_))));
+    fixture.store.set_trouble(None);
+    fixture.ledger.drain().await;
+    assert_eq!(fixture.states().await, BTreeMap::new());
+    assert_eq!(fixture.commits(), 1);
+}
+
+#[tokio::test]
+async fn one_row_that_no_database_takes_does_not_hold_back_the_others() {
+    let fixture = Fixture::new().await;
+    fixture.store.hold();
+    let mut jobs = JoinSet::new();
+    for (id, sent) in [("first", 1), ("good", 2), (POISON, 3), ("better", 4)] {
+        let ledger = fixture.ledger.clone();
+        jobs.spawn(async move { (id, ledger.open(draft(id)).await.is_ok()) });
+        fixture.until(|fixture| fixture.ledger.unsettled() == sent && fixture.commits() == 1).await;
+    }
+    fixture.store.gate.add_permits(100);
+    let opened: BTreeMap<_, _> = jobs.join_all().await.into_iter().collect();
+    assert_eq!(opened, BTreeMap::from([("first", true), ("good", true), (POISON, false), ("better", true)]));
+    fixture.ledger.drain().await;
+}
+
+#[tokio::test]
+async fn more_than_can_wait_is_refused_at_once() {
+    let fixture = Fixture::new().await;
+    fixture.store.hold();
+    let mut jobs = JoinSet::new();
+    for id in 0..MAX_WAITING_INTENTS {
+        let ledger = fixture.ledger.clone();
+        jobs.spawn(async move { ledger.open(draft(&id.to_string())).await });
+    }
+    fixture.until(|fixture| fixture.ledger.unsettled() == MAX_WAITING_INTENTS).await;
+    assert!(matches!(fixture.ledger.open(draft("late")).await, Err(LedgerError::Overloaded)));
+    jobs.shutdown().await;
+    fixture.store.gate.add_permits(100);
+    fixture.ledger.drain().await;
+    drop(fixture.open("later").await);
+}
+
+#[tokio::test]
+async fn a_taken_request_id_is_refused_and_its_record_untouched() {
+    let fixture = Fixture::new().await;
+    let first = fixture.open("r1").await;
+    assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Duplicate)));
+    first.close(Outcome::succeeded()).await.unwrap();
+    fixture.ledger.drain().await;
+    assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), State::Succeeded)]));
+}
+
+#[tokio::test]
+async fn an_outcome_outlives_any_trouble_of_the_database() {
+    let fixture = Fixture::new().await;
+    let (told, dropped) = (fixture.open("told").await, fixture.open("dropped").await);
+    fixture.store.set_trouble(Some(|| StoreError::Busy));
+    drop(dropped);
+    let before = fixture.commits();
+    assert!(matches!(told.close(Outcome::succeeded()).await, Err(LedgerError::Store(_))));
+    assert!(fixture.commits() - before >= 3);
+    assert_eq!(fixture.ledger.unsettled(), 2);
+
+    fixture.store.set_trouble(None);
+    fixture.ledger.drain().await;
+    let expected = [("dropped".to_owned(), State::Interrupted), ("told".to_owned(), State::Succeeded)];
+    assert_eq!(fixture.states().await, BTreeMap::from(expected));
+}
+
+#[tokio::test]
+async fn long_texts_of_a_caller_are_cut_between_characters() {
+    let fixture = Fixture::new().await;
+    let end_user = Some("ä".repeat(10_000));
+    let open = fixture.ledger.open(Draft { end_user, ..draft("r1") }).await.unwrap();
+    open.close(Outcome::succeeded()).await.unwrap();
+    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    assert_eq!(record.end_user, Some("ä".repeat(MAX_TEXT_BYTES / 2)));
+}
+
+const ROUNDS: usize = 6;
+
+/// A process is killed while it opens and closes records as fast as it can. What it said it had done must stand.
+#[tokio::test]
+async fn a_kill_loses_and_doubles_nothing() {
+    for round in 0..ROUNDS {
+        let (dir, store) = fresh().await;
+        let mut child = spawn_child(module_path!(), "child_that_records_until_it_is_killed", &dir);
+        let said = kill_after(&mut child, 40 + 70 * round);
+
+        // The lock of the killed process is gone.
+        let _serving = store.lock_for_serving().unwrap();
+        Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+        let states = states(&*store).await;
+        assert!(said.len() >= 20, "{}", said.len());
+        for (id, what) in said {
+            let state = states.get(&id).unwrap_or_else(|| panic!("{id} is lost"));
+            let allowed: &[State] = match what.as_str() {
+                "closed" => &[State::Succeeded],
+                _ => &[State::Succeeded, State::Interrupted],
+            };
+            assert!(allowed.contains(state), "{id}: {what}, {state:?}");
+        }
+        assert!(states.values().any(|state| *state == State::Interrupted));
+    }
+}
+
+/// Everything that the child has said, its last words included.
+fn kill_after(child: &mut Child, words: usize) -> BTreeMap<String, String> {
+    let mut said = BTreeMap::new();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let words_of = |line: String| line.split_once(' ').map(|(what, id)| (id.to_owned(), what.to_owned()));
+    let spoken = lines.filter_map(words_of).filter(|(_, what)| ["open", "closed"].contains(&what.as_str()));
+    for ((id, what), count) in spoken.zip(1..) {
+        said.insert(id, what);
+        if count == words {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    said
+}
+
+#[tokio::test]
+async fn child_that_records_until_it_is_killed() {
+    let Some(dir) = child_dir() else { return };
+    let store = SqliteStore::open(&dir).await.unwrap();
+    let _serving = store.lock_for_serving().unwrap();
+    let ledger = Ledger::start(Arc::new(store), NodeId::only()).await.unwrap();
+    let mut jobs = JoinSet::new();
+    for lane in 0..16 {
+        jobs.spawn(record_for_ever(ledger.clone(), lane));
+    }
+    jobs.join_all().await;
+}
+
+async fn record_for_ever(ledger: Ledger, lane: usize) {
+    let say = |what: &str, id: &str| writeln!(std::io::stdout().lock(), "{what} {id}").unwrap();
+    // There is always a record open, so that every kill interrupts some.
+    let mut previous: Option<(String, OpenRecord)> = None;
+    for number in 0.. {
+        let id = format!("{lane}-{number}");
+        let open = ledger.open(draft(&id)).await.unwrap();
+        say("open", &id);
+        if let Some((id, open)) = previous.replace((id, open)) {
+            open.close(Outcome::succeeded()).await.unwrap();
+            say("closed", &id);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The one task that writes records: gather, commit, answer.
+//!
+//! An intent that fails is refused at once, because nothing has been spent. An outcome that fails is kept and tried
+//! again for as long as the process lives, because something has. Their number is bounded: where outcomes fail,
+//! intents fail too, so no more than were running when the trouble began can pile up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::open::{Entry, OpenRecord};
+use super::{LedgerError, NodeId};
+use crate::gateway::store::{RecordWrite, Store, StoreError, Written};
+
+/// The largest transaction: large enough for any crowd, small enough that a reader of the log is not held up.
+const MAX_BATCH: usize = 512;
+
+/// How often an outcome is tried before its job is told. The store waits for locks by itself each time.
+const TRIES_BEFORE_TELLING: u32 = 3;
+
+/// Between two tries, unless something new arrives.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where an answer goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
+
+/// What jobs send.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Make this durable and hand it back.
+    Open { intent: Box<Entry>, reply: Reply<OpenRecord>, _room: OwnedSemaphorePermit },
+    /// Make this durable.
+    Close(Outgoing),
+}
+
+/// A closed record that is not durable yet.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    entry: Box<Entry>,
+    reply: Option<Reply<()>>,
+    tries: u32,
+}
+
+impl Outgoing {
+    pub(super) fn new(entry: Box<Entry>, reply: Option<Reply<()>>) -> Self {
+        Self { entry, reply, tries: 0 }
+    }
+
+    fn tell(&mut self, result: Result<(), LedgerError>) {
+        if let Some(reply) = self.reply.take() {
+            // A caller that left does not want to know.
+            let _ = reply.send(result);
+        }
+    }
+}
+
+pub(super) struct Writer {
+    store: Arc<dyn Store>,
+    node: NodeId,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    /// Outcomes that failed, oldest first.
+    again: Vec<Outgoing>,
+}
+
+impl Writer {
+    pub(super) fn new(store: Arc<dyn Store>, node: NodeId, inbox: mpsc::UnboundedReceiver<Message>) -> Self {
+        Self { store, node, inbox, again: Vec::new() }
+    }
+
+    /// Ends when every ledger and every open record is gone and nothing is left to write.
+    pub(super) async fn run(mut self) {
+        while let Some(batch) = self.gather().await {
+            self.commit(batch).await;
+        }
+    }
+
+    /// Whatever is there, and if nothing is, the next that comes.
+    async fn gather(&mut self) -> Option<Vec<Message>> {
+        let mut batch: Vec<_> = self.again.drain(..self.again.len().min(MAX_BATCH)).map(Message::Close).collect();
+        let room = MAX_BATCH.saturating_sub(batch.len()).max(1);
+        if batch.is_empty() {
+            let received = self.inbox.recv_many(&mut batch, room).await;
+            return (received > 0).then_some(batch);
+        }
+        // After a failure a pause; what arrives meanwhile ends it, because it may be what works.
+        let _ = timeout(RETRY_PAUSE, self.inbox.recv_many(&mut batch, room)).await;
+        Some(batch)
+    }
+
+    async fn commit(&mut self, mut batch: Vec<Message>) {
+        // Whoever gave up waiting for its intent must not get one.
+        batch.retain(|message| !matches!(message, Message::Open { reply, .. } if reply.is_closed()));
+        match self.write(&batch).await {
+            Ok(written) => batch.into_iter().zip(written).for_each(|(message, written)| settle(message, written)),
+            Err(error) if error.blames_the_row() && batch.len() > 1 => self.commit_singly(batch).await,
+            Err(error) => self.fail(batch, error),
+        }
+    }
+
+    /// One bad row must not hold back the others.
+    async fn commit_singly(&mut self, batch: Vec<Message>) {
+        for message in batch {
+            let batch = vec![message];
+            match self.write(&batch).await {
+                Ok(written) => batch.into_iter().zip(written).for_each(|(message, written)| settle(message, written)),
+                Err(error) => self.fail(batch, error),
+            }
+        }
+    }
+
+    async fn write(&self, batch: &[Message]) -> Result<Vec<Written>, StoreError> {
+        let writes: Vec<_> = batch.iter().map(Message::as_write).collect();
+        if writes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.store.write_records(&self.node, &writes).await
+    }
+
+    fn fail(&mut self, batch: Vec<Message>, error: StoreError) {
+        let hopeless = error.blames_the_row();
+        let cause = LedgerError::Store(Arc::new(error));
+        tracing::error!(error = %display_chain(&cause), records = batch.len(), "records were not written");
+        for message in batch {
+            match message {
+                Message::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
+                Message::Close(outgoing) => self.keep(outgoing, &cause, hopeless),
+            }
+        }
+    }
+
+    fn keep(&mut self, mut outgoing: Outgoing, cause: &LedgerError, hopeless: bool) {
+        outgoing.tries += 1;
+        if hopeless || outgoing.tries >= TRIES_BEFORE_TELLING {
+            outgoing.tell(Err(cause.clone()));
+        }
+        if hopeless {
+            tracing::error!(request_id = %outgoing.entry.record.request_id, "the outcome of a job cannot be stored");
+        } else {
+            self.again.push(outgoing);
+        }
+    }
+}
+
+impl Message {
+    fn as_write(&self) -> RecordWrite<'_> {
+        match self {
+            Self::Open { intent, .. } => RecordWrite::Open(&intent.record),
+            Self::Close(outgoing) => RecordWrite::Close(&outgoing.entry.record),
+        }
+    }
+}
+
+fn settle(message: Message, written: Written) {
+    match message {
+        Message::Open { intent, reply, .. } => {
+            let opened = match written {
+                Written::Done => Ok(OpenRecord::new(intent)),
+                Written::NoEffect => Err(LedgerError::Duplicate),
+            };
+            // Where nobody waits any more the open record comes back and is dropped, which closes it.
+            drop(reply.send(opened));
+        }
+        Message::Close(mut outgoing) => {
+            if written == Written::NoEffect {
+                // Written by a try whose answer was lost, or closed by somebody else.
+                tracing::warn!(request_id = %outgoing.entry.record.request_id, "the record was closed already");
+            }
+            outgoing.tell(Ok(()));
+        }
+    }
+}
+
+fn display_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,20 @@
+//! `Reply` → body for the caller: proof of image, tap, missing fields, failure; constant memory.
+//!
+//! [`prove`] reads the upstream's answer until an image has really begun; until then everything can still become an
+//! error with its own status. What it returns becomes a [`RelayBody`], which the caller's connection drives: the
+//! base64 passes as the very bytes that came in. An upstream body that breaks after that breaks the caller's too.
+//! This room does not know accounts or records: how an answer ended is told to whoever asked ([`body::OnEnd`]).
+
+mod body;
+mod fill;
+mod lexer;
+mod prove;
+mod rewrite;
+
+pub(crate) use body::{Closing, Ending, RelayBody};
+pub(crate) use fill::{Asked, Usage};
+pub(crate) use prove::{Limits, NoProof, Proven, prove};
+pub(crate) use rewrite::Summary;
+
+#[cfg(test)]
+mod tests;

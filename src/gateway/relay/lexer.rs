@@ -1,0 +1,312 @@
+//! A push lexer for the one JSON shape that matters here: an object with an array `data` of objects with `b64_json`.
+//!
+//! It is handed the upstream's body as it arrives, in pieces cut anywhere, and keeps almost nothing: the base64 goes
+//! to a [`Sink`] as slices of the pieces themselves, every other member is small and is captured whole. What is
+//! captured is parsed by `serde_json`, so an answer that passes is JSON from its first byte to its last.
+
+use bytes::Bytes;
+use memchr::memchr2;
+use serde_json::Value;
+
+/// Members that are not image data are small; a larger one is dropped instead of held.
+const CAPTURE_MAX: usize = 128 * 1024;
+/// A key longer than this is none that anybody reads.
+const KEY_MAX: usize = 256;
+
+/// What the lexer finds, in the order of the body.
+pub(super) trait Sink {
+    /// A member of the body itself, other than the images.
+    fn member(&mut self, key: String, value: Value);
+    /// An element of `data` begins.
+    fn item_start(&mut self);
+    /// A member of the current element, other than the image.
+    fn item_member(&mut self, key: String, value: Value);
+    /// Some bytes of the current element's base64; never empty.
+    fn image(&mut self, base64: Bytes);
+    /// The base64 of the current element is complete.
+    fn image_end(&mut self);
+    /// The current element is complete.
+    fn item_end(&mut self);
+}
+
+/// The body is not the JSON that was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Malformed {
+    #[error("the body is no JSON object")]
+    NotAnObject,
+    #[error("unexpected byte 0x{0:02x} between values")]
+    Unexpected(u8),
+    #[error("a key or value is no JSON")]
+    Value,
+    #[error("bytes after the end of the object")]
+    Surplus,
+    #[error("the body ended in the middle of the object")]
+    Truncated,
+}
+
+/// Where the next byte belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the opening brace.
+    Start,
+    /// After `{` or a comma: a key, or (after `{` only) the end.
+    Key { level: Level, first: bool },
+    /// Inside a key.
+    InKey { level: Level, escaped: bool },
+    /// Between a key and its colon.
+    Colon { level: Level },
+    /// Before a value.
+    Value { level: Level },
+    /// Inside a value that is captured.
+    Capture { level: Level, kind: Capture },
+    /// After a value: a comma or the end of the level.
+    After { level: Level },
+    /// Inside `data`: an element, or (after `[` only) the end.
+    Element { first: bool },
+    /// Inside the base64.
+    Image { escaped: bool },
+    /// After the closing brace.
+    Done,
+}
+
+/// Whose members are being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    /// The body itself.
+    Top,
+    /// An element of `data`.
+    Item,
+    /// `data` itself: its elements have no keys.
+    Array,
+}
+
+/// How the end of a captured value is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Capture {
+    /// A string: an unescaped quote.
+    Text { escaped: bool },
+    /// An object or array: its own closing bracket.
+    Nested { depth: u32, in_text: bool, escaped: bool },
+    /// A number or word: whatever cannot be part of it.
+    Bare,
+}
+
+/// The lexer. One for each body.
+#[derive(Debug)]
+pub(super) struct Lexer {
+    state: State,
+    key: Vec<u8>,
+    captured: Vec<u8>,
+    /// The value being captured is too large to keep.
+    dropped: bool,
+}
+
+// === impl Lexer ===
+
+impl Lexer {
+    pub(super) const fn new() -> Self {
+        Self { state: State::Start, key: Vec::new(), captured: Vec::new(), dropped: false }
+    }
+
+    /// Reads the next piece of the body.
+    pub(super) fn push(&mut self, piece: &Bytes, sink: &mut impl Sink) -> Result<(), Malformed> {
+        let mut at = 0;
+        while at < piece.len() {
+            at = match self.state {
+                State::Image { escaped } => self.image(piece, at, escaped, sink),
+                State::Capture { level, kind } => self.capture(piece, at, level, kind, sink)?,
+                State::InKey { level, escaped } => self.key(piece, at, level, escaped)?,
+                _ => self.between(piece[at], at, sink)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// The body has ended.
+    pub(super) fn finish(&self) -> Result<(), Malformed> {
+        if self.state == State::Done { Ok(()) } else { Err(Malformed::Truncated) }
+    }
+
+    /// Base64: found by its closing quote alone, so that megabytes cost next to nothing.
+    fn image(&mut self, piece: &Bytes, at: usize, escaped: bool, sink: &mut impl Sink) -> usize {
+        if escaped {
+            // `\/` is the one escape that base64 can carry; it means the same on the way out.
+            sink.image(piece.slice(at..=at));
+            self.state = State::Image { escaped: false };
+            return at + 1;
+        }
+        let end = memchr2(b'"', b'\\', &piece[at..]).map_or(piece.len(), |found| at + found);
+        let quote = piece.get(end) == Some(&b'"');
+        let until = if end < piece.len() && !quote { end + 1 } else { end };
+        if until > at {
+            sink.image(piece.slice(at..until));
+        }
+        if quote {
+            sink.image_end();
+            self.state = State::After { level: Level::Item };
+            return end + 1;
+        }
+        self.state = State::Image { escaped: end < piece.len() };
+        until
+    }
+
+    fn key(&mut self, piece: &Bytes, at: usize, level: Level, escaped: bool) -> Result<usize, Malformed> {
+        let byte = piece[at];
+        if self.key.len() > KEY_MAX {
+            return Err(Malformed::Value);
+        }
+        self.key.push(byte);
+        self.state = match (escaped, byte) {
+            (false, b'"') => State::Colon { level },
+            (false, b'\\') => State::InKey { level, escaped: true },
+            _ => State::InKey { level, escaped: false },
+        };
+        Ok(at + 1)
+    }
+
+    fn capture(
+        &mut self,
+        piece: &Bytes,
+        at: usize,
+        level: Level,
+        kind: Capture,
+        sink: &mut impl Sink,
+    ) -> Result<usize, Malformed> {
+        let byte = piece[at];
+        let next = match kind {
+            Capture::Bare if is_bare(byte) => Some(Capture::Bare),
+            Capture::Bare => {
+                // This byte is not part of the value: it is read again as what follows it.
+                self.value(level, sink)?;
+                return Ok(at);
+            }
+            Capture::Text { escaped: true } => Some(Capture::Text { escaped: false }),
+            Capture::Text { .. } if byte == b'"' => None,
+            Capture::Text { .. } => Some(Capture::Text { escaped: byte == b'\\' }),
+            Capture::Nested { depth, in_text, escaped } => nested(byte, depth, in_text, escaped),
+        };
+        self.keep(byte);
+        match next {
+            Some(kind) => self.state = State::Capture { level, kind },
+            None => self.value(level, sink)?,
+        }
+        Ok(at + 1)
+    }
+
+    /// White space, punctuation and the first byte of values.
+    fn between(&mut self, byte: u8, at: usize, sink: &mut impl Sink) -> Result<usize, Malformed> {
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+            return Ok(at + 1);
+        }
+        self.state = match (self.state, byte) {
+            (State::Start, b'{') => State::Key { level: Level::Top, first: true },
+            (State::Start, _) => return Err(Malformed::NotAnObject),
+            (State::Key { level, .. }, b'"') => {
+                self.key.clear();
+                self.key.push(b'"');
+                State::InKey { level, escaped: false }
+            }
+            (State::Key { level, first: true }, b'}') => close(level, sink),
+            (State::Colon { level }, b':') => State::Value { level },
+            (State::Value { level }, _) => self.open(level, byte, sink)?,
+            (State::Element { .. }, b'{') => {
+                sink.item_start();
+                State::Key { level: Level::Item, first: true }
+            }
+            (State::Element { first: true } | State::After { level: Level::Array }, b']') => {
+                State::After { level: Level::Top }
+            }
+            (State::Element { .. }, _) => self.begin(Level::Array, byte)?,
+            (State::After { level: Level::Array }, b',') => State::Element { first: false },
+            (State::After { level }, b',') => State::Key { level, first: false },
+            (State::After { level }, b'}') if level != Level::Array => close(level, sink),
+            (State::Done, _) => return Err(Malformed::Surplus),
+            (_, byte) => return Err(Malformed::Unexpected(byte)),
+        };
+        Ok(at + 1)
+    }
+
+    /// The first byte of a member's value: images are passed on, the rest is captured.
+    fn open(&mut self, level: Level, byte: u8, sink: &mut impl Sink) -> Result<State, Malformed> {
+        let _ = sink;
+        match (level, self.key.as_slice(), byte) {
+            (Level::Top, br#""data""#, b'[') => Ok(State::Element { first: true }),
+            (Level::Item, br#""b64_json""#, b'"') => Ok(State::Image { escaped: false }),
+            _ => self.begin(level, byte),
+        }
+    }
+
+    /// Begins to capture a value.
+    fn begin(&mut self, level: Level, byte: u8) -> Result<State, Malformed> {
+        self.captured.clear();
+        self.dropped = false;
+        self.keep(byte);
+        let kind = match byte {
+            b'"' => Capture::Text { escaped: false },
+            b'{' | b'[' => Capture::Nested { depth: 1, in_text: false, escaped: false },
+            _ if is_bare(byte) => Capture::Bare,
+            _ => return Err(Malformed::Unexpected(byte)),
+        };
+        Ok(State::Capture { level, kind })
+    }
+
+    fn keep(&mut self, byte: u8) {
+        self.dropped |= self.captured.len() >= CAPTURE_MAX;
+        if !self.dropped {
+            self.captured.push(byte);
+        }
+    }
+
+    /// A captured value is complete.
+    fn value(&mut self, level: Level, sink: &mut impl Sink) -> Result<(), Malformed> {
+        self.state = State::After { level };
+        if self.dropped {
+            return Ok(());
+        }
+        let value = serde_json::from_slice(&self.captured).map_err(|_| Malformed::Value)?;
+        if level == Level::Array {
+            // An element of `data` that is no object carries no image: there is nothing to pass on.
+            return Ok(());
+        }
+        let key = serde_json::from_slice(&self.key).map_err(|_| Malformed::Value)?;
+        match level {
+            Level::Item => sink.item_member(key, value),
+            Level::Top | Level::Array => sink.member(key, value),
+        }
+        Ok(())
+    }
+}
+
+/// The end of an object.
+fn close(level: Level, sink: &mut impl Sink) -> State {
+    match level {
+        Level::Item => {
+            sink.item_end();
+            State::After { level: Level::Array }
+        }
+        Level::Top | Level::Array => State::Done,
+    }
+}
+
+/// Follows the brackets of a captured object or array; `None` at its end.
+fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<Capture> {
+    let next = |depth, in_text, escaped| Some(Capture::Nested { depth, in_text, escaped });
+    match (in_text, escaped, byte) {
+        (true, true, _) => next(depth, true, false),
+        (true, false, b'"') => next(depth, false, false),
+        (true, false, _) => next(depth, true, byte == b'\\'),
+        (false, _, b'"') => next(depth, true, false),
+        (false, _, b'{' | b'[') => next(depth.saturating_add(1), false, false),
+        (false, _, b'}' | b']') if depth == 1 => None,
+        (false, _, b'}' | b']') => next(depth - 1, false, false),
+        (false, ..) => next(depth, false, false),
+    }
+}
+
+/// Bytes of numbers and of `true`, `false` and `null`.
+const fn is_bare(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use super::*;
+
+/// Writes down what it is told.
+#[derive(Default, Debug, PartialEq)]
+struct Notes {
+    lines: Vec<String>,
+    image: Vec<u8>,
+}
+
+impl Sink for Notes {
+    fn member(&mut self, key: String, value: Value) {
+        self.lines.push(format!("{key}={value}"));
+    }
+    fn item_start(&mut self) {
+        self.lines.push("item".to_owned());
+    }
+    fn item_member(&mut self, key: String, value: Value) {
+        self.lines.push(format!("item.{key}={value}"));
+    }
+    fn image(&mut self, base64: Bytes) {
+        assert!(!base64.is_empty());
+        self.image.extend_from_slice(&base64);
+    }
+    fn image_end(&mut self) {
+        let image = std::mem::take(&mut self.image);
+        self.lines.push(format!("image {}", String::from_utf8_lossy(&image)));
+    }
+    fn item_end(&mut self) {
+        self.lines.push("end".to_owned());
+    }
+}
+
+fn read(body: &str, cut: usize) -> Result<Vec<String>, Malformed> {
+    let mut lexer = Lexer::new();
+    let mut notes = Notes::default();
+    for piece in body.as_bytes().chunks(cut) {
+        lexer.push(&Bytes::copy_from_slice(piece), &mut notes)?;
+    }
+    lexer.finish()?;
+    Ok(notes.lines)
+}
+
+#[track_caller]
+fn check(body: &str, expected: Result<&[&str], Malformed>) {
+    for cut in [1, 2, 3, 7, 4096] {
+        let found = read(body, cut);
+        let found = found.as_ref().map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(found.as_deref().map_err(|error| **error), expected, "cut into {cut}: {body}");
+    }
+}
+
+#[test]
+fn the_usual_answer_is_taken_apart() {
+    check(
+        r#"{"created":1776000000,"data":[{"b64_json":"iVBORw0=","revised_prompt":"a \"red\" } square"}],"usage":{"a":[1,{"b":"}"}]},"x":true}"#,
+        Ok(&[
+            "created=1776000000",
+            "item",
+            "image iVBORw0=",
+            r#"item.revised_prompt="a \"red\" } square""#,
+            "end",
+            r#"usage={"a":[1,{"b":"}"}]}"#,
+            "x=true",
+        ]),
+    );
+}
+
+#[test]
+fn order_space_and_several_images_do_not_matter() {
+    check(
+        " { \"usage\" : null ,\n\"data\" : [ { \"b64_json\" : \"AA==\" } , {\"b64_json\":\"BB\\/=\" , \"n\" : -1.5e3 }\t]\r\n} \n",
+        Ok(&["usage=null", "item", "image AA==", "end", "item", "image BB\\/=", "item.n=-1500.0", "end"]),
+    );
+}
+
+#[test]
+fn answers_without_an_image_are_read_to_their_end() {
+    check(r#"{"data":[]}"#, Ok(&[]));
+    check("{}", Ok(&[]));
+    check(r#"{"data":null}"#, Ok(&["data=null"]));
+    check(r#"{"data":[null,1]}"#, Ok(&[]));
+    check(r#"{"data":[{"b64_json":null}]}"#, Ok(&["item", "item.b64_json=null", "end"]));
+    check(r#"{"data":[{"b64_json":""}]}"#, Ok(&["item", "image ", "end"]));
+    check(r#"{"data":[{}]}"#, Ok(&["item", "end"]));
+}
+
+#[test]
+fn what_is_not_that_json_is_refused() {
+    check("<html>", Err(Malformed::NotAnObject));
+    check("[]", Err(Malformed::NotAnObject));
+    check("", Err(Malformed::Truncated));
+    check(r#"{"data":[{"b64_json":"AAAA"#, Err(Malformed::Truncated));
+    check(r#"{"data":[{"b64_json":"AAAA"}]"#, Err(Malformed::Truncated));
+    check(r#"{"data":[{"b64_json":"AAAA"}]}}"#, Err(Malformed::Surplus));
+    check(r#"{"a":1,}"#, Err(Malformed::Unexpected(b'}')));
+    check(r#"{"data":[{"b64_json":"A"},]}"#, Err(Malformed::Unexpected(b']')));
+    check(r#"{"data":[{"b64_json":"A"}}"#, Err(Malformed::Unexpected(b'}')));
+    check(r#"{"a" 1}"#, Err(Malformed::Unexpected(b'1')));
+    check(r#"{"a":nul}"#, Err(Malformed::Value));
+    check(r#"{"a":{"b":]}}"#, Err(Malformed::Value));
+    check(r#"{"a":01}"#, Err(Malformed::Value));
+}
+
+#[test]
+fn a_member_too_large_to_hold_is_dropped_and_the_rest_kept() {
+    let body = format!(r#"{{"big":"{}","small":1}}"#, "x".repeat(CAPTURE_MAX));
+    assert_eq!(read(&body, 4096), Ok(vec!["small=1".to_owned()]));
+}
+
+#[test]
+fn every_verdict_agrees_with_serde_json_on_mutated_bodies() {
+    let good = r#"{"created":17,"data":[{"b64_json":"iVBO","revised_prompt":"p"}],"usage":{"n":[1,2]}}"#;
+    let mut seed = 7_u64;
+    for _ in 0..20_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut body = good.as_bytes().to_vec();
+        let at = usize::try_from(seed >> 33).unwrap() % body.len();
+        body[at] = b"{}[],:\"\\ 0a"[usize::try_from(seed >> 20 & 0xff).unwrap() % 11];
+        let body = String::from_utf8(body).unwrap();
+        if read(&body, 5).is_ok() {
+            // Inside the base64 only the quote is looked for, so an illegal escape there passes; nothing else may.
+            let lenient = body.contains('\\');
+            assert!(lenient || serde_json::from_str::<Value>(&body).is_ok(), "accepted what is no JSON: {body}");
+        } else {
+            let object = serde_json::from_str::<serde_json::Map<String, Value>>(&body);
+            assert!(object.is_err(), "refused what is JSON: {body}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The relay against scripted answers: what goes out, byte for byte, and how it ends.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::*;
+use crate::gateway::upstream::{ReplyBody, ReplyError};
+use crate::image::Format;
+
+const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
+
+fn asked(count: usize) -> Asked {
+    Asked {
+        model: "gpt-image-2".to_owned(),
+        prompt: "a red square".to_owned(),
+        count,
+        quality: Some("low"),
+        size: Some("1024x1024".to_owned()),
+        output_format: "png",
+        now: 1_776_000_000,
+    }
+}
+
+fn pieces(body: &str, cut: usize) -> ReplyBody {
+    ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
+}
+
+fn broken(body: &str) -> ReplyBody {
+    ReplyBody::Scripted([Ok(Bytes::copy_from_slice(body.as_bytes())), Err(ReplyError)].into())
+}
+
+fn limits() -> Limits {
+    Limits { idle: Duration::from_secs(60), until: Instant::now() + Duration::from_secs(360) }
+}
+
+type Told = Arc<Mutex<Vec<(Ending, Summary)>>>;
+
+fn relay(proven: Proven) -> (RelayBody, Told) {
+    let told = Told::default();
+    let to = Arc::clone(&told);
+    let body = RelayBody::new(
+        proven,
+        Box::new(move |ending, summary| {
+            to.lock().unwrap().push((ending, summary));
+            Box::pin(std::future::ready(()))
+        }),
+    );
+    (body, told)
+}
+
+async fn whole(body: &str, count: usize) -> (Value, Summary) {
+    let mut seen = None;
+    for cut in [1, 3, 50, 100_000] {
+        let proven = prove(pieces(body, cut), asked(count), limits()).await.expect("an image");
+        let (body, told) = relay(proven);
+        let bytes = body.collect().await.expect("a whole answer").to_bytes();
+        let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let (ending, summary) = told.lock().unwrap().pop().expect("told");
+        assert_eq!(ending, Ending::Complete);
+        let first = seen.get_or_insert_with(|| answer.clone());
+        assert_eq!(*first, answer, "cut into {cut}");
+        seen = Some(answer);
+        if cut == 100_000 {
+            return (seen.expect("just set"), summary);
+        }
+    }
+    unreachable!("the last cut returns")
+}
+
+#[tokio::test]
+async fn missing_fields_are_added_and_the_image_is_untouched() {
+    let (answer, summary) = whole(
+        &format!(
+            r#"{{"created":17,"data":[{{"b64_json":"{PNG_HEAD}"}}],"usage":{{"input_tokens":1,"output_tokens":2}}}}"#
+        ),
+        1,
+    )
+    .await;
+    assert_eq!(
+        answer,
+        json!({
+            "data": [{"b64_json": PNG_HEAD, "revised_prompt": "a red square"}],
+            "created": 17, "background": "opaque", "model": "gpt-image-2", "output_format": "png", "quality": "low", "size": "1024x1024",
+            "usage": {"input_tokens": 1, "input_tokens_details": {"image_tokens": 0, "text_tokens": 1},
+                      "output_tokens": 2, "output_tokens_details": {"image_tokens": 2, "text_tokens": 0}, "total_tokens": 3},
+        })
+    );
+    let facts = summary.delivered[0].expect("a known head");
+    assert_eq!((facts.format, facts.width, facts.height), (Format::Png, 1024, 1024));
+    assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+}
+
+#[tokio::test]
+async fn images_beyond_those_asked_for_and_empty_ones_are_left_out() {
+    let body = format!(
+        r#"{{"data":[{{"b64_json":null}},{{"b64_json":"{PNG_HEAD}"}},{{"b64_json":""}},null,{{"b64_json":"{PNG_HEAD}"}},{{"b64_json":"{PNG_HEAD}"}}]}}"#
+    );
+    let (answer, summary) = whole(&body, 2).await;
+    assert_eq!(answer["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(summary.delivered.len(), 2);
+    assert!(answer.get("usage").is_none(), "tokens are not made up");
+}
+
+#[tokio::test]
+async fn an_answer_without_an_image_never_begins() {
+    for body in [
+        r#"{"data":[]}"#,
+        r#"{"data":[{"b64_json":null}]}"#,
+        r#"{"data":[{"b64_json":""}],"usage":{}}"#,
+        r#"{"error":{"code":"x"}}"#,
+    ] {
+        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(NoProof::Ended(_))), "{body}");
+    }
+    for body in ["<html></html>", r#"{"data":["#, "", r#"{"data":[]}x"#] {
+        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(NoProof::Malformed)), "{body}");
+    }
+    assert!(matches!(prove(broken(r#"{"created":1,"#), asked(1), limits()).await, Err(NoProof::Broken)));
+}
+
+#[tokio::test]
+async fn too_much_before_any_image_is_given_up() {
+    let body = format!(r#"{{"x":"{}""#, "a".repeat(600 * 1024));
+    assert!(matches!(prove(pieces(&body, 4096), asked(1), limits()).await, Err(NoProof::Malformed)));
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_after_it_has_begun_breaks_the_callers_too() {
+    for (body, is_cut) in [
+        (broken(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#)), false),
+        (pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]"#), 9), true),
+    ] {
+        let proven = prove(body, asked(1), limits()).await.expect("an image");
+        let (body, told) = relay(proven);
+        assert!(body.collect().await.is_err(), "a cut answer must not look whole");
+        let endings: Vec<Ending> = told.lock().unwrap().iter().map(|(ending, _)| *ending).collect();
+        assert!(matches!(endings[..], [Ending::Broken(_)]), "cut {is_cut}: {endings:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_record_is_closed_before_the_last_byte() {
+    let proven = prove(pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]}}"#), 1000), asked(1), limits())
+        .await
+        .expect("an image");
+    let (closed, closing) = tokio::sync::oneshot::channel::<()>();
+    let mut body = RelayBody::new(
+        proven,
+        Box::new(move |_, _| {
+            Box::pin(async {
+                let _ = closing.await;
+            })
+        }),
+    );
+    let mut seen = Vec::new();
+    let waiting = tokio::time::timeout(Duration::from_millis(50), async {
+        while let Some(frame) = body.frame().await {
+            seen.extend_from_slice(&frame.expect("a piece").into_data().expect("data"));
+        }
+    });
+    assert!(waiting.await.is_err(), "the end must wait for the record");
+    assert!(!seen.ends_with(b"}"), "no last byte before the record");
+    closed.send(()).expect("the body waits");
+    let rest = body.collect().await.expect("the rest").to_bytes();
+    seen.extend_from_slice(&rest);
+    assert!(serde_json::from_slice::<Value>(&seen).is_ok());
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_is_told_apart_and_the_tokens_are_known() {
+    let body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"usage":{{"input_tokens":1,"output_tokens":2}}}}"#);
+    let proven = prove(pieces(&body, 60), asked(1), limits()).await.expect("an image");
+    let (mut body, told) = relay(proven);
+    body.frame().await.expect("a piece").expect("a good one");
+    drop(body);
+    for _ in 0..1000 {
+        if !told.lock().unwrap().is_empty() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let told = told.lock().unwrap();
+    assert_eq!(told[0].0, Ending::Left);
+    assert_eq!(told[0].1.usage.map(|usage| usage.total), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_falls_silent_is_given_up_after_its_time() {
+    // A body that says something and then nothing for ever.
+    let (writer, body) = silent();
+    writer.send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#))).expect("open");
+    let proven = prove(body, asked(1), limits()).await.expect("an image");
+    let (body, _told) = relay(proven);
+    let begun = Instant::now();
+    assert!(body.collect().await.is_err());
+    assert_eq!(begun.elapsed().as_secs(), 60);
+    drop(writer);
+}
+
+fn silent() -> (tokio::sync::mpsc::UnboundedSender<Bytes>, ReplyBody) {
+    let (writer, reader) = tokio::sync::mpsc::unbounded_channel();
+    (writer, ReplyBody::Channel(reader))
+}

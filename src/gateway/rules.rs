@@ -1,0 +1,12 @@
+//! Request → `Job`, or a rejection that names the parameter.
+//!
+//! Pure: no clock, no socket, no store. What one field may be stands in the document and reaches this room as a table
+//! ([`fields`]); what fields may be together stands here ([`image`]). A refused request has cost nothing upstream.
+//! It carries the size rules, the tables of request fields, and the combinations that are incompatible.
+
+mod fields;
+mod image;
+mod job;
+
+pub(crate) use image::generation;
+pub(crate) use job::Job;

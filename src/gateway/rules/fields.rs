@@ -1,0 +1,164 @@
+//! One field at a time, by the table that `build.rs` makes of the document.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Reason, Rejection};
+use crate::image::SizeRequest;
+use crate::tables::{Field, Kind};
+
+/// Reads a body as a JSON object. Of duplicate keys the last one wins.
+pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        Rejection::whole(Reason::InvalidJson, format!("The request body is not valid JSON: {error}."))
+    })?;
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(Rejection::whole(
+            Reason::InvalidJson,
+            format!("The request body must be a JSON object, but it is {}.", kind_of(&other)),
+        )),
+    }
+}
+
+/// Checks every field against the table, and makes what is left plain: `null` becomes absence, and whole numbers
+/// their shortest spelling.
+pub(super) fn check(table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
+    body.retain(|name, value| !(value.is_null() && table.iter().any(|field| field.name == name && field.nullable)));
+    if let Some(name) = body.keys().find(|name| table.iter().all(|field| field.name != name.as_str())) {
+        return Err(Rejection::new(name.clone(), Reason::UnknownParameter, format!("Unknown parameter: '{name}'.")));
+    }
+    for field in table {
+        match body.get_mut(field.name) {
+            Some(value) => check_one(field, value)?,
+            None if field.required => {
+                let message = format!("Missing required parameter: '{}'.", field.name);
+                return Err(Rejection::new(field.name, Reason::MissingParameter, message));
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_one(field: &Field, value: &mut Value) -> Result<(), Rejection> {
+    match field.kind {
+        Kind::Text { min, max } => text(field, value, min, max),
+        Kind::Integer { min, max } => integer(field, value, min, max),
+        Kind::Choice(words) => choice(field, value, words),
+        Kind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(field, "a boolean", value)),
+        Kind::Size => size(field, value),
+        Kind::Images => value.as_array().map(drop).ok_or_else(|| wrong_type(field, "an array", value)),
+        Kind::Image => value.as_object().map(drop).ok_or_else(|| wrong_type(field, "an object", value)),
+    }
+}
+
+fn text(field: &Field, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
+    let name = field.name;
+    let text = value.as_str().ok_or_else(|| wrong_type(field, "a string", value))?;
+    let length = text.chars().count() as u64;
+    // A text of nothing but space says nothing: where one is needed, it counts as empty.
+    if length < min || (min > 0 && text.trim().is_empty()) {
+        let message = format!(
+            "Invalid '{name}': empty string. Expected a string with at least {min} character that is no white space."
+        );
+        return Err(Rejection::new(name, Reason::StringBelowMin, message));
+    }
+    if length > max {
+        let message = format!(
+            "Invalid '{name}': string too long. Expected a string with at most {max} characters, but got {length} instead."
+        );
+        return Err(Rejection::new(name, Reason::StringAboveMax, message));
+    }
+    Ok(())
+}
+
+fn integer(field: &Field, value: &mut Value, min: i64, max: i64) -> Result<(), Rejection> {
+    let name = field.name;
+    let number = whole(value).ok_or_else(|| wrong_type(field, "an integer", value))?;
+    if number < min {
+        let message = format!(
+            "Invalid '{name}': integer below minimum value. Expected a value >= {min}, but got {number} instead."
+        );
+        return Err(Rejection::new(name, Reason::IntegerBelowMin, message));
+    }
+    if number > max {
+        let message = format!(
+            "Invalid '{name}': integer above maximum value. Expected a value <= {max}, but got {number} instead."
+        );
+        return Err(Rejection::new(name, Reason::IntegerAboveMax, message));
+    }
+    *value = number.into();
+    Ok(())
+}
+
+/// A whole number in any of JSON's spellings: `2`, `2.0`, `2e0`.
+fn whole(value: &Value) -> Option<i64> {
+    /// Beyond this a float no longer counts one by one.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let number = value.as_number()?;
+    number.as_i64().or_else(|| {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "clamped to what an i64 holds; far outside every bound either way"
+        )]
+        Some(float.clamp(-EXACT, EXACT) as i64)
+    })
+}
+
+fn choice(field: &Field, value: &Value, words: &[&str]) -> Result<(), Rejection> {
+    let word = value.as_str().ok_or_else(|| wrong_type(field, "a string", value))?;
+    if words.contains(&word) {
+        return Ok(());
+    }
+    let message = format!("Invalid value: '{}'. Supported values are: {}.", clip(word), list(words));
+    Err(Rejection::new(field.name, Reason::InvalidValue, message))
+}
+
+fn size(field: &Field, value: &Value) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(field, "a string", value))?;
+    let parsed = text.parse::<SizeRequest>();
+    parsed.map(drop).map_err(|error| {
+        Rejection::new(field.name, Reason::InvalidValue, format!("Invalid size '{}'. {error}", clip(text)))
+    })
+}
+
+fn wrong_type(field: &Field, expected: &str, value: &Value) -> Rejection {
+    let message =
+        format!("Invalid type for '{}': expected {expected}, but got {} instead.", field.name, kind_of(value));
+    Rejection::new(field.name, Reason::InvalidType, message)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(number) if number.is_f64() => "a decimal number",
+        Value::Number(_) => "an integer",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// As much of a value as belongs into a message.
+fn clip(text: &str) -> String {
+    const MOST: usize = 60;
+    let mut short: String = text.chars().take(MOST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// `'a', 'b', and 'c'`.
+fn list(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => format!("'{one}'"),
+        [one, two] => format!("'{one}' and '{two}'"),
+        [first @ .., last] => {
+            format!("{}, and '{last}'", first.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", "))
+        }
+    }
+}

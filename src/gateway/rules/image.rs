@@ -1,0 +1,178 @@
+//! A generation request: its fields by the table, then what they may be together.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+
+use super::fields;
+use super::job::Job;
+use crate::error::{Reason, Rejection};
+use crate::tables::IMAGE_GENERATION_FIELDS;
+use crate::wire::types::ImageGenerationRequest;
+
+/// Fields that the gateway understands and the upstream need not see.
+const OURS: &[&str] = &["response_format", "safety_identifier", "partial_images", "stream"];
+
+/// Checks a generation request.
+///
+/// # Errors
+///
+/// The first rule that is broken, with the parameter at fault.
+pub(crate) fn generation(body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
+    let mut object = fields::object(body)?;
+    fidelity(&mut object)?;
+    transparency(&object)?;
+    fields::check(IMAGE_GENERATION_FIELDS, &mut object)?;
+    let request = typed(&object)?;
+    combinations(&request)?;
+    let forward = forward(&object);
+    Ok(Job::new(request, forward, received))
+}
+
+/// The table and the types come from one document, so this cannot fail; if it does, the caller still gets a reason.
+fn typed(object: &Map<String, Value>) -> Result<ImageGenerationRequest, Rejection> {
+    serde_json::from_value(Value::Object(object.clone()))
+        .map_err(|error| Rejection::whole(Reason::InvalidValue, format!("The request is not acceptable: {error}.")))
+}
+
+/// `input_fidelity` must be omitted for this model; `null` and an empty text are ways to omit it.
+fn fidelity(object: &mut Map<String, Value>) -> Result<(), Rejection> {
+    match object.remove("input_fidelity") {
+        None | Some(Value::Null) => Ok(()),
+        Some(_) => {
+            let message = "The model 'gpt-image-2' does not support the 'input_fidelity' parameter.";
+            Err(Rejection::new("input_fidelity", Reason::InvalidValue, message))
+        }
+    }
+}
+
+/// Asked for so often that it deserves its own sentence.
+fn transparency(object: &Map<String, Value>) -> Result<(), Rejection> {
+    if object.get("background").and_then(Value::as_str) != Some("transparent") {
+        return Ok(());
+    }
+    let message = "Transparent background is not supported for this model. Supported values are: 'auto' and 'opaque'.";
+    Err(Rejection::new("background", Reason::InvalidValue, message))
+}
+
+/// What each field allows by itself is not always allowed together.
+fn combinations(request: &ImageGenerationRequest) -> Result<(), Rejection> {
+    let stream = request.stream.unwrap_or(false);
+    let count = request.n.map_or(1, |n| n.get());
+    let partials = request.partial_images.map_or(0, |partials| partials.get());
+    let compression = request.output_compression.map_or(100, |compression| compression.get());
+    let png = request.output_format.is_none_or(|format| format.to_string() == "png");
+    let (param, message) = if stream && count > 1 {
+        ("n", "Streaming is only supported with n=1.")
+    } else if partials > 0 && !stream {
+        ("partial_images", "Partial images are only supported with 'stream' set to true.")
+    } else if compression < 100 && png {
+        ("output_compression", "Compression below 100 is only supported with 'output_format' 'jpeg' or 'webp'.")
+    } else {
+        return Ok(());
+    };
+    Err(Rejection::new(param, Reason::InvalidValue, message))
+}
+
+/// The request as it goes upstream: the caller's own fields, checked, without what only the gateway understands.
+fn forward(object: &Map<String, Value>) -> Map<String, Value> {
+    let mut forward = object.clone();
+    let successor = forward.get("safety_identifier").cloned();
+    forward.retain(|name, _| !OURS.contains(&name.as_str()));
+    if let Some(identifier) = successor {
+        forward.entry("user").or_insert(identifier);
+    }
+    forward
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn with(patch: Value) -> Value {
+        let mut base = json!({"model": "gpt-image-2", "prompt": "red"});
+        for (key, value) in patch.as_object().expect("an object") {
+            base[key] = value.clone();
+        }
+        base
+    }
+
+    #[track_caller]
+    fn refused(patch: Value, param: &str, reason: Reason) {
+        let body = with(patch).to_string();
+        let rejection = generation(body.as_bytes(), Utc::now()).expect_err(&body);
+        assert_eq!(
+            (rejection.param.as_deref(), rejection.reason),
+            (Some(param), Some(reason)),
+            "{body}: {}",
+            rejection.message
+        );
+    }
+
+    #[track_caller]
+    fn accepted(patch: Value) -> Job {
+        let body = with(patch).to_string();
+        generation(body.as_bytes(), Utc::now()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
+    }
+
+    #[test]
+    fn every_field_at_its_bounds_is_accepted() {
+        accepted(json!({}));
+        accepted(
+            json!({"n": 10, "size": "3840x2160", "quality": "high", "output_format": "webp", "output_compression": 0, "background": "opaque", "moderation": "low", "user": "u"}),
+        );
+        accepted(json!({"n": 1.0, "output_compression": 1e2, "stream": true, "partial_images": 3}));
+        accepted(json!({"response_format": "b64_json", "input_fidelity": null, "safety_identifier": "s"}));
+        accepted(
+            json!({"n": null, "size": null, "quality": null, "stream": null, "partial_images": null, "user": null}),
+        );
+    }
+
+    #[test]
+    fn each_field_beyond_its_bounds_is_named() {
+        refused(json!({"n": 0}), "n", Reason::IntegerBelowMin);
+        refused(json!({"n": 11}), "n", Reason::IntegerAboveMax);
+        refused(json!({"n": "2"}), "n", Reason::InvalidType);
+        refused(json!({"n": 2.5}), "n", Reason::InvalidType);
+        refused(json!({"n": true}), "n", Reason::InvalidType);
+        refused(json!({"n": 1e300}), "n", Reason::IntegerAboveMax);
+        refused(json!({"quality": "hd"}), "quality", Reason::InvalidValue);
+        refused(json!({"size": "1000x1000"}), "size", Reason::InvalidValue);
+        refused(json!({"prompt": " \n"}), "prompt", Reason::StringBelowMin);
+        refused(json!({"prompt": "x".repeat(32_001)}), "prompt", Reason::StringAboveMax);
+        refused(json!({"model": null}), "model", Reason::InvalidType);
+        refused(json!({"model": "dall-e-3"}), "model", Reason::InvalidValue);
+        refused(json!({"style": "vivid"}), "style", Reason::UnknownParameter);
+        refused(json!({"response_format": "url"}), "response_format", Reason::InvalidValue);
+        refused(json!({"background": "transparent"}), "background", Reason::InvalidValue);
+        refused(json!({"input_fidelity": "high"}), "input_fidelity", Reason::InvalidValue);
+    }
+
+    #[test]
+    fn incompatible_fields_are_named() {
+        refused(json!({"stream": true, "n": 2}), "n", Reason::InvalidValue);
+        refused(json!({"partial_images": 1}), "partial_images", Reason::InvalidValue);
+        refused(json!({"output_compression": 99}), "output_compression", Reason::InvalidValue);
+        refused(json!({"output_compression": 99, "output_format": "png"}), "output_compression", Reason::InvalidValue);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_what_is_no_object_is_refused() {
+        let rejection = generation(br#"{"model":"gpt-image-2"}"#, Utc::now()).expect_err("no prompt");
+        assert_eq!((rejection.param.as_deref(), rejection.reason), (Some("prompt"), Some(Reason::MissingParameter)));
+        for body in ["", "[]", "1", "{", "{\"model\":\"gpt-image-2\",\"prompt\":\"\\ud800\"}", "null"] {
+            let rejection = generation(body.as_bytes(), Utc::now()).expect_err(body);
+            assert_eq!((rejection.param, rejection.reason), (None, Some(Reason::InvalidJson)), "{body}");
+        }
+    }
+
+    #[test]
+    fn the_upstream_sees_the_callers_fields_and_none_of_ours() {
+        let job = accepted(
+            json!({"n": 2.0, "size": "auto", "response_format": "b64_json", "safety_identifier": "s", "quality": null}),
+        );
+        let forward: Value = serde_json::from_slice(job.forward()).expect("JSON");
+        assert_eq!(forward, json!({"model": "gpt-image-2", "prompt": "red", "n": 2, "size": "auto", "user": "s"}));
+        assert_eq!(job.end_user(), Some("s"));
+    }
+}

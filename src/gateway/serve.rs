@@ -1,0 +1,189 @@
+//! Start and end: everything is checked before anything is bound, and nothing that was paid for is dropped at the end.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::config::{Config, DEFAULT_GROUP, Listen};
+use super::front::{self, ServerError};
+use super::keys::{self, Keys};
+use super::store::{SqliteStore, Store as _, StoreError};
+use super::upstream::TransportError;
+use super::{Gateway, endpoints, open_store};
+
+/// Records are given so long after the last request (ours): the database answers in milliseconds, or not at all.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(5);
+/// Its presence says that the first key was handed out.
+const WELCOMED: &str = "welcomed";
+
+/// Why the gateway does not serve.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// The data directory cannot be used.
+    #[error("the store cannot be used")]
+    Store(#[from] StoreError),
+    /// The first key cannot be made.
+    #[error("the first key cannot be made")]
+    Keys(#[from] keys::KeyError),
+    /// Upstream connections cannot be prepared.
+    #[error("upstream connections cannot be prepared")]
+    Transport(#[from] TransportError),
+    /// The address cannot be listened on.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The address means nothing on this machine.
+    #[error("cannot resolve the address `{0}` to listen on")]
+    Address(String),
+    /// The routes contradict each other.
+    #[error("the routes do not fit together: {0}")]
+    Routes(String),
+    /// Reading or writing failed.
+    #[error("{doing}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Serves until the process is asked to stop, then lets running requests finish within the drain timeout.
+///
+/// # Errors
+///
+/// Where it cannot start. Once it has printed `listening on http://…` it no longer fails.
+pub(crate) async fn serve(config: Config, out: &mut (dyn Write + Send)) -> Result<(), ServeError> {
+    let store = open_store(&config).await?;
+    let _lock = store.lock_for_serving()?;
+    let gateway = Arc::new(Gateway::build(&config, &store).await?);
+    let listen = address(&config.listen).await?;
+    let mut stop = Stop::listen()?;
+    let api = endpoints::description().map_err(|error| ServeError::Routes(error.to_string()))?;
+    let server = front::start(api, Arc::clone(&gateway), listen)?;
+    let first_key = first_key(&config, &store, gateway.keys()).await?;
+    welcome(out, &config, server.address(), first_key.as_deref())?;
+    stop.asked().await;
+    tracing::info!(patience = ?config.drain_timeout, "stopping: running requests may finish");
+    let end = Instant::now() + config.drain_timeout;
+    if !server.stop(config.drain_timeout).await {
+        tracing::warn!("some connections did not finish in time");
+    }
+    // Jobs whose callers have left are still being read to their end; their records are waited for here.
+    if timeout_at(end.max(Instant::now() + LEDGER_PATIENCE), gateway.ledger().drain()).await.is_err() {
+        tracing::warn!(
+            unsettled = gateway.ledger().unsettled(),
+            "some jobs did not finish in time; the next start records them as interrupted"
+        );
+    }
+    store.close().await;
+    Ok(())
+}
+
+async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {
+    let unknown = || ServeError::Address(listen.to_string());
+    let mut found = tokio::net::lookup_host((listen.host(), listen.port())).await.map_err(|_| unknown())?;
+    found.next().ok_or_else(unknown)
+}
+
+/// On the very first start with embedded defaults: a key, so that the curl line below it works.
+///
+/// Never with configured accounts: there a key spends money, and what is printed may end up in a log.
+async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Result<Option<String>, ServeError> {
+    let implicit = config.accounts.iter().all(|account| account.implicit);
+    if !implicit || !store.list_keys().await?.is_empty() {
+        return Ok(None);
+    }
+    let marker = std::fs::OpenOptions::new().write(true).create_new(true).open(config.data_dir.join(WELCOMED));
+    match marker {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(None),
+        Err(source) => return Err(ServeError::Io { doing: "writing to the data directory", source }),
+    }
+    let created = keys.create("first key", "admin", DEFAULT_GROUP).await?;
+    Ok(Some(created.secret.expose().to_owned()))
+}
+
+fn welcome(
+    out: &mut (dyn Write + Send),
+    config: &Config,
+    local: SocketAddr,
+    key: Option<&str>,
+) -> Result<(), ServeError> {
+    let base = format!("http://{}", reachable(local));
+    let mut text = String::new();
+    if config.accounts.iter().any(|account| account.implicit) {
+        text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the pictures. No model is asked and nothing is paid.\n");
+    }
+    if let Some(key) = key {
+        text.push_str(&format!(
+            "\nYour first API key, shown only now:\n\n    {key}\n\nTry it:\n\n    {}\n\n",
+            curl(&base, key)
+        ));
+    } else {
+        text.push_str("\nMake a key with: imagate key create --name NAME\n\n");
+    }
+    text.push_str(&format!("listening on {base}\n"));
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|source| ServeError::Io { doing: "writing to standard output", source })
+}
+
+/// The address as a client on this machine writes it.
+fn reachable(local: SocketAddr) -> SocketAddr {
+    match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), local.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            SocketAddr::new(IpAddr::from(std::net::Ipv6Addr::LOCALHOST), local.port())
+        }
+        _ => local,
+    }
+}
+
+fn curl(base: &str, key: &str) -> String {
+    let body = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
+    format!(
+        "curl -sS {base}/v1/images/generations -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{body}'"
+    )
+}
+
+/// The signals that ask a process to stop.
+struct Stop {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+// === impl Stop ===
+
+impl Stop {
+    /// Listens before anything is bound, so that no signal is missed.
+    fn listen() -> Result<Self, ServeError> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let open = |kind| signal(kind).map_err(|source| ServeError::Io { doing: "listening for signals", source });
+            Ok(Self { terminate: open(SignalKind::terminate())?, interrupt: open(SignalKind::interrupt())? })
+        }
+        #[cfg(not(unix))]
+        Ok(Self {})
+    }
+
+    #[cfg(unix)]
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn asked(&mut self) {
+        // Without a handler for it the system ends the process by itself.
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

@@ -1,0 +1,108 @@
+//! The directory that holds the database: who may read it, who may open it, who may serve from it.
+//!
+//! Locks are the kernel's (`File::lock`): they die with their process, so a `kill -9` leaves nothing to clean up.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::StoreError;
+
+/// How long a second process waits while a first one creates or migrates the database.
+const OPEN_PATIENCE: Duration = Duration::from_secs(10);
+const OPEN_PAUSE: Duration = Duration::from_millis(10);
+
+/// A directory that exists and is closed to other users if we made it.
+#[derive(Debug, Clone)]
+pub(super) struct DataDir(PathBuf);
+
+/// The right to serve from a data directory. It ends when this is dropped, or with the process.
+#[derive(Debug)]
+pub(crate) struct ServeLock(#[expect(dead_code, reason = "the open file is the lock")] File);
+
+impl DataDir {
+    /// Makes the directory where it is missing. One that exists is left as its owner set it up.
+    pub(super) fn prepare(path: &Path) -> Result<Self, StoreError> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path).map_err(StoreError::io("creating the data directory"))?;
+        Ok(Self(path.to_owned()))
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.0.join("imagate.db")
+    }
+
+    pub(super) fn master_key(&self) -> PathBuf {
+        self.0.join("master.key")
+    }
+
+    /// Only one process at a time creates, migrates or makes the master key. Blocks: not for async code.
+    pub(super) fn lock_for_opening(&self) -> Result<File, StoreError> {
+        let file = self.lock_file("open.lock")?;
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < OPEN_PATIENCE => std::thread::sleep(OPEN_PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(StoreError::Busy),
+                Err(TryLockError::Error(source)) => return Err(StoreError::io("locking the data directory")(source)),
+            }
+        }
+    }
+
+    /// Only one process at a time serves.
+    pub(super) fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {
+        let file = self.lock_file("serve.lock")?;
+        match file.try_lock() {
+            Ok(()) => Ok(ServeLock(file)),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse { data_dir: self.0.clone() }),
+            Err(TryLockError::Error(source)) => Err(StoreError::io("locking the data directory")(source)),
+        }
+    }
+
+    fn lock_file(&self, name: &str) -> Result<File, StoreError> {
+        open_private(&self.0.join(name)).map_err(StoreError::io("opening a lock file in the data directory"))
+    }
+
+    /// Makes the entries of the directory as durable as what they name.
+    #[cfg(unix)]
+    pub(super) fn sync(&self) -> std::io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+
+    /// A directory cannot be opened as a file here; the system journals its entries.
+    #[cfg(not(unix))]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the same signature everywhere")]
+    pub(super) fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Opens a file for writing and makes it if need be, so that only its owner can read it from its first moment.
+///
+/// An older file that others can read is closed to them: nobody widens these files on purpose.
+pub(super) fn open_private(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    close_to_others(&file)?;
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn close_to_others(file: &File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut permissions = file.metadata()?.permissions();
+    if permissions.mode() & 0o077 != 0 {
+        permissions.set_mode(0o600);
+        file.set_permissions(permissions)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! The record of one job, as it is stored and as `imagate usage --json` prints it.
+//!
+//! The order and the spelling of the fields are binding: they are the order and the names of the JSON line.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{KeyId, RequestId, Timestamp, UserId};
+
+/// Everything that is kept about one job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Record {
+    /// The id of the request everywhere: in the answer, in logs, here.
+    pub(crate) request_id: RequestId,
+    /// When the job began.
+    pub(crate) created_at: Timestamp,
+    /// The operation of the document, such as `create_image`.
+    pub(crate) operation: String,
+    /// The model asked for.
+    pub(crate) model: Option<String>,
+    /// Whether events were asked for.
+    pub(crate) stream: bool,
+    /// What became of it.
+    pub(crate) state: State,
+    /// The code that the caller read.
+    pub(crate) error_code: Option<String>,
+    /// The size asked for.
+    pub(crate) size: Option<String>,
+    /// The quality asked for.
+    pub(crate) quality: Option<String>,
+    /// The format asked for.
+    pub(crate) output_format: Option<String>,
+    /// How many images were asked for.
+    pub(crate) n: Option<u32>,
+    /// What really was in the answer, image by image.
+    pub(crate) delivered: Vec<Delivered>,
+    /// What the upstream counted.
+    pub(crate) usage: Option<Usage>,
+    /// What it cost, where a price is known.
+    pub(crate) cost_usd: Option<f64>,
+    /// From the start of the job to its end.
+    pub(crate) latency_ms: Option<u64>,
+    /// From the start of the job to the first byte for the caller.
+    pub(crate) first_byte_ms: Option<u64>,
+    /// Every upstream call, in order.
+    pub(crate) attempts: Vec<Attempt>,
+    /// The account of the last attempt.
+    pub(crate) account: Option<String>,
+    /// The name of the group.
+    pub(crate) group: String,
+    /// The id of the user.
+    pub(crate) user: UserId,
+    /// The id of the key.
+    pub(crate) key: KeyId,
+    /// The `user` field of the request.
+    pub(crate) end_user: Option<String>,
+}
+
+/// What became of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// It is not over, or the process that ran it is gone and nobody has looked yet.
+    Running,
+    /// The caller got the image.
+    Succeeded,
+    /// No image was made, and it is known why.
+    Failed,
+    /// The upstream refused the content.
+    Refused,
+    /// The caller left.
+    Cancelled,
+    /// It ended in the middle: an image may have been made and paid.
+    Interrupted,
+}
+
+impl State {
+    const ALL: [Self; 6] =
+        [Self::Running, Self::Succeeded, Self::Failed, Self::Refused, Self::Cancelled, Self::Interrupted];
+
+    /// The spelling in rows and records.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl FromStr for State {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        found.ok_or_else(|| format!("`{text}` is not the state of a record"))
+    }
+}
+
+/// One image as it was in the answer; what could not be read from its first bytes is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Delivered {
+    /// `<width>x<height>`.
+    pub(crate) size: Option<String>,
+    /// `png`, `jpeg` or `webp`.
+    pub(crate) output_format: Option<String>,
+}
+
+/// Tokens as the upstream counted them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Usage {
+    /// All tokens that went in.
+    pub(crate) input_tokens: Option<u64>,
+    /// What they were.
+    pub(crate) input_tokens_details: Option<TokenDetails>,
+    /// All tokens that came out.
+    pub(crate) output_tokens: Option<u64>,
+    /// What they were.
+    pub(crate) output_tokens_details: Option<TokenDetails>,
+    /// Both together.
+    pub(crate) total_tokens: Option<u64>,
+}
+
+/// Tokens by what they stand for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct TokenDetails {
+    /// Of images.
+    pub(crate) image_tokens: Option<u64>,
+    /// Of text.
+    pub(crate) text_tokens: Option<u64>,
+}
+
+/// One upstream call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Attempt {
+    /// The name of the account.
+    pub(crate) account: String,
+    /// How it failed; `None` where it did not.
+    pub(crate) class: Option<Class>,
+    /// The status of the upstream, where there was one.
+    pub(crate) status: Option<u16>,
+    /// How long the call took.
+    pub(crate) latency_ms: u64,
+}
+
+/// The class of a failed attempt, by whether an image can have been made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Class {
+    /// Nothing was done.
+    N,
+    /// The upstream says that it failed.
+    F,
+    /// Ambiguous: an image may exist.
+    X,
+    /// Refused for its content.
+    R,
+    /// Output had begun.
+    O,
+}
+
+/// Which records to list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecordFilter {
+    /// Only those that began then or later.
+    pub(crate) since: Option<Timestamp>,
+    /// Only those of this key, by its id or its public id.
+    pub(crate) key: Option<String>,
+    /// At most so many, the newest ones.
+    pub(crate) limit: Option<u32>,
+}

@@ -1,0 +1,47 @@
+//! Cells of a row as types. What does not parse is a decode error and never a default.
+
+use std::str::FromStr;
+
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use crate::gateway::store::Timestamp;
+
+/// A cell that is an id or a name.
+pub(super) fn text<T: From<String>>(row: &SqliteRow, column: &str) -> sqlx::Result<T> {
+    row.try_get::<String, _>(column).map(T::from)
+}
+
+/// A cell whose text has to be read.
+pub(super) fn parsed<T>(row: &SqliteRow, column: &str) -> sqlx::Result<T>
+where
+    T: FromStr<Err: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let text: &str = row.try_get(column)?;
+    text.parse().map_err(|error: T::Err| sqlx::Error::Decode(error.into()))
+}
+
+/// A moment that may not have come.
+pub(super) fn moment(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Timestamp>> {
+    let text: Option<&str> = row.try_get(column)?;
+    text.map(str::parse).transpose().map_err(|error: chrono::ParseError| sqlx::Error::Decode(error.into()))
+}
+
+/// A count that may be unknown.
+pub(super) fn count<T: TryFrom<i64>>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
+where
+    T::Error: std::error::Error + Send + Sync + 'static,
+{
+    let number: Option<i64> = row.try_get(column)?;
+    number.map(T::try_from).transpose().map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+/// A list kept as JSON.
+pub(super) fn list<T: serde::de::DeserializeOwned>(row: &SqliteRow, column: &str) -> sqlx::Result<Vec<T>> {
+    let text: &str = row.try_get(column)?;
+    // Most cells of a running or refused job are empty lists.
+    if text == "[]" {
+        return Ok(Vec::new());
+    }
+    serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
+}

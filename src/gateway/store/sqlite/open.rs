@@ -1,0 +1,161 @@
+//! From a path to an open store.
+//!
+//! The order matters for a process that dies in the middle: first the database, then the master key. So a key
+//! without its database, or keys in the database without the master key, are always a loss and never a beginning.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqlitePool};
+
+use super::SqliteStore;
+use super::trouble::{during, during_migration};
+use crate::gateway::store::data_dir::{DataDir, open_private};
+use crate::gateway::store::{MasterKey, StoreError};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("src/gateway/store/migrations/sqlite");
+
+/// "imgt", as the first migration writes it.
+const APPLICATION_ID: i64 = 1_768_777_588;
+
+/// How long a write waits for another process: long enough for any command of ours.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A little longer, so that a writer behind one that waits for the lock still gets its turn.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// Reads are short and in memory; more connections than cores would only take turns.
+const READERS: u32 = 4;
+
+/// What a checkpoint leaves of the log after a burst.
+const LOG_KEPT: &str = "16777216";
+
+pub(super) async fn open(path: &Path) -> Result<SqliteStore, StoreError> {
+    let path = path.to_owned();
+    let (data_dir, lock) = blocking(move || {
+        let data_dir = DataDir::prepare(&path)?;
+        let lock = data_dir.lock_for_opening()?;
+        refuse_losses(&data_dir)?;
+        open_private(&data_dir.database()).map_err(StoreError::io("opening imagate.db"))?;
+        Ok((data_dir, lock))
+    })
+    .await?;
+    open_locked(data_dir, lock).await
+}
+
+async fn open_locked(data_dir: DataDir, lock: File) -> Result<SqliteStore, StoreError> {
+    let options = connect_options(&data_dir);
+    let writer = pool(1).connect_with(options.clone()).await.map_err(during("opening the database"))?;
+    refuse_foreign(&writer).await?;
+    MIGRATIONS.run(&writer).await.map_err(during_migration(known_version()))?;
+    let keys: i64 = sqlx::query_scalar("SELECT count(*) FROM (SELECT 1 FROM keys LIMIT 1)")
+        .fetch_one(&writer)
+        .await
+        .map_err(during("looking for keys"))?;
+    let place = data_dir.clone();
+    let master_key = blocking(move || master_key(&place, keys > 0)).await?;
+    drop(lock);
+    let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
+    Ok(SqliteStore { writer, readers, data_dir, master_key })
+}
+
+/// A directory that was in use and lost its database must not become a new installation: every key would die, and
+/// a first-run page would open to whoever comes first.
+fn refuse_losses(data_dir: &DataDir) -> Result<(), StoreError> {
+    let size = match std::fs::metadata(data_dir.database()) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(StoreError::io("looking for imagate.db")(error)),
+    };
+    if size == 0 && data_dir.master_key().exists() {
+        return Err(StoreError::damaged(
+            "imagate.db is missing or empty although master.key is there: restore the database from a backup, \
+             or move master.key away to begin anew",
+        ));
+    }
+    Ok(())
+}
+
+async fn refuse_foreign(writer: &SqlitePool) -> Result<(), StoreError> {
+    let (application, tables): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT application_id FROM pragma_application_id), \
+                (SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND name <> '_sqlx_migrations')",
+    )
+    .fetch_one(writer)
+    .await
+    .map_err(during("reading the schema"))?;
+    if tables > 0 && application != APPLICATION_ID {
+        let detail = format!("imagate.db has tables and the application id {application}");
+        return Err(StoreError::Foreign { detail });
+    }
+    Ok(())
+}
+
+fn master_key(data_dir: &DataDir, keys_exist: bool) -> Result<MasterKey, StoreError> {
+    let missing = !data_dir.master_key().exists();
+    if missing && keys_exist {
+        return Err(StoreError::damaged(
+            "master.key is missing, and no key in imagate.db can be checked without it: restore it from a backup",
+        ));
+    }
+    if missing { MasterKey::make(data_dir) } else { MasterKey::read(data_dir) }
+}
+
+fn known_version() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(data_dir.database())
+        // The file is there by now, made with the right permissions.
+        .create_if_missing(false)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .pragma("journal_size_limit", LOG_KEPT)
+        .pragma("trusted_schema", "OFF")
+        .disable_statement_logging()
+}
+
+/// Connections are threads over a local file: there is nothing to test before use and no reason to renew them.
+fn pool(size: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(size)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(source) => Err(StoreError::Unavailable { doing: "opening the data directory", source: source.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_application_id_is_the_one_that_the_first_migration_writes() {
+        let first = MIGRATIONS.iter().next().unwrap();
+        assert!(first.sql.as_str().contains(&format!("PRAGMA application_id = {APPLICATION_ID};")));
+    }
+
+    #[test]
+    fn migrations_are_numbered_without_gaps_and_never_go_back() {
+        for (migration, number) in MIGRATIONS.iter().zip(1..) {
+            assert_eq!(migration.version, number);
+            assert!(migration.migration_type.is_up_migration(), "{number}");
+        }
+    }
+}

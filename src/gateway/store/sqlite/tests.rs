@@ -1,0 +1,265 @@
+//! What is particular to files: permissions, locks, losses, schema versions, other processes.
+
+use std::fs;
+use std::io::{Read, Write as _};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::gateway::store::testing::{child_dir, finished, fresh, key, record, spawn_child};
+
+const DATABASE: &str = "imagate.db";
+const MASTER_KEY: &str = "master.key";
+
+async fn close(store: Arc<SqliteStore>) {
+    store.close().await;
+}
+
+async fn execute(dir: &TempDir, sql: &'static str) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join(DATABASE)).create_if_missing(true);
+    let pool = SqlitePool::connect_with(options).await.unwrap();
+    sqlx::raw_sql(sql).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
+/// Opening is refused, and not a byte of what is there has changed.
+async fn refused(dir: &TempDir) -> StoreError {
+    let read = |name| fs::read(dir.path().join(name)).ok();
+    let before = (read(DATABASE), read(MASTER_KEY));
+    let error = SqliteStore::open(dir.path()).await.unwrap_err();
+    assert_eq!((read(DATABASE).unwrap_or_default(), read(MASTER_KEY)), (before.0.unwrap_or_default(), before.1));
+    error
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_else_may_read_what_is_made() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let parent = TempDir::new().unwrap();
+    let dir = parent.path().join("a/b");
+    let store = SqliteStore::open(&dir).await.unwrap();
+    store.ensure_user("ada").await.unwrap();
+    let _serving = store.lock_for_serving().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 6, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+
+    fs::set_permissions(dir.join(MASTER_KEY), fs::Permissions::from_mode(0o644)).unwrap();
+    SqliteStore::open(&dir).await.unwrap();
+    assert_eq!(mode(&dir.join(MASTER_KEY)), 0o600);
+}
+
+#[tokio::test]
+async fn commits_wait_for_the_disk_and_readers_cannot_write() {
+    let (_dir, store) = fresh().await;
+    let pragma = async |pool: &SqlitePool, sql: &'static str| -> String {
+        sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
+    };
+    assert_eq!(pragma(&store.writer, "SELECT journal_mode FROM pragma_journal_mode").await, "wal");
+    assert_eq!(pragma(&store.writer, "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
+    assert_eq!(pragma(&store.writer, "SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
+    assert!(sqlx::query("DELETE FROM users").execute(&store.readers).await.is_err());
+}
+
+#[tokio::test]
+async fn opening_again_keeps_what_is_there() {
+    let (dir, store) = fresh().await;
+    let user = store.ensure_user("ada").await.unwrap();
+    let master_key = store.master_key().expose().to_vec();
+    close(store).await;
+    let store = SqliteStore::open(dir.path()).await.unwrap();
+    assert_eq!(store.ensure_user("ada").await.unwrap(), user);
+    assert_eq!(store.master_key().expose(), master_key);
+}
+
+#[tokio::test]
+async fn many_who_open_a_new_directory_at_once_find_one_key_and_one_schema() {
+    let dir = TempDir::new().unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let path = dir.path().to_owned();
+        tasks.spawn(async move { SqliteStore::open(&path).await.unwrap().master_key().expose().to_vec() });
+    }
+    let mut keys = tasks.join_all().await;
+    keys.dedup();
+    assert_eq!(keys.len(), 1);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let (dir, store) = fresh().await;
+    close(store).await;
+    execute(
+        &dir,
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+         VALUES (9000, 'later', TRUE, x'00', 0)",
+    )
+    .await;
+    let error = refused(&dir).await;
+    assert!(matches!(error, StoreError::Newer { found: 9000, known } if known < 9000), "{error:?}");
+    assert!(error.to_string().contains("use the newer program"));
+}
+
+#[tokio::test]
+async fn an_edited_history_is_refused() {
+    let (dir, store) = fresh().await;
+    close(store).await;
+    execute(&dir, "UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1").await;
+    assert!(matches!(refused(&dir).await, StoreError::Foreign { .. }));
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_refused() {
+    let dir = TempDir::new().unwrap();
+    execute(&dir, "CREATE TABLE recipes (name TEXT)").await;
+    assert!(matches!(SqliteStore::open(dir.path()).await, Err(StoreError::Foreign { .. })));
+    assert!(!dir.path().join(MASTER_KEY).exists());
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join(DATABASE), "this is a letter and not a database, however long it may be".repeat(100))
+        .unwrap();
+    assert!(matches!(refused(&dir).await, StoreError::Damaged { .. }));
+}
+
+#[tokio::test]
+async fn a_truncated_database_is_refused() {
+    let (dir, store) = fresh().await;
+    close(store).await;
+    let file = fs::OpenOptions::new().write(true).open(dir.path().join(DATABASE)).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    assert!(matches!(refused(&dir).await, StoreError::Damaged { .. }));
+    file.set_len(0).unwrap();
+    assert!(matches!(refused(&dir).await, StoreError::Damaged { .. }));
+}
+
+#[tokio::test]
+async fn a_directory_that_lost_its_database_does_not_become_a_new_installation() {
+    let (dir, store) = fresh().await;
+    close(store).await;
+    fs::remove_file(dir.path().join(DATABASE)).unwrap();
+    let error = refused(&dir).await;
+    assert!(error.to_string().contains("restore the database"), "{error}");
+    assert!(!dir.path().join(DATABASE).exists());
+}
+
+#[tokio::test]
+async fn keys_without_their_master_key_are_a_loss_and_no_keys_are_none() {
+    let (dir, store) = fresh().await;
+    fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
+    close(store).await;
+    let store = SqliteStore::open(dir.path()).await.unwrap();
+    let store = Arc::new(store);
+    key(&*store, "one").await;
+    fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
+    close(store).await;
+    let error = SqliteStore::open(dir.path()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }) && error.to_string().contains("master.key is missing"));
+}
+
+#[tokio::test]
+async fn a_second_server_is_refused_and_a_command_is_not() {
+    let (dir, store) = fresh().await;
+    let serving = store.lock_for_serving().unwrap();
+    let command = SqliteStore::open(dir.path()).await.unwrap();
+    let error = command.lock_for_serving().unwrap_err();
+    assert!(matches!(error, StoreError::InUse { .. }));
+    assert!(error.to_string().contains(&dir.path().display().to_string()));
+    command.ensure_user("ada").await.unwrap();
+    drop(serving);
+    command.lock_for_serving().unwrap();
+}
+
+#[tokio::test]
+async fn a_held_write_lock_is_waited_for() {
+    let (dir, store) = fresh().await;
+    let other = SqliteStore::open(dir.path()).await.unwrap();
+    let mut connection = other.writer.acquire().await.unwrap();
+    let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
+    let mut waiting = JoinSet::new();
+    waiting.spawn(async move { store.ensure_user("ada").await });
+    // Readers never wait.
+    assert_eq!(other.list_records(&RecordFilter::default()).await.unwrap(), []);
+    held.rollback().await.unwrap();
+    waiting.join_next().await.unwrap().unwrap().unwrap();
+}
+
+async fn set(store: &SqliteStore, pragma: &'static str) {
+    sqlx::raw_sql(pragma).execute(&store.writer).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_that_is_held_for_too_long_means_busy() {
+    let (dir, store) = fresh().await;
+    let other = SqliteStore::open(dir.path()).await.unwrap();
+    let mut connection = other.writer.acquire().await.unwrap();
+    let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
+    set(&store, "PRAGMA busy_timeout = 1").await;
+    let (node, open) = (NodeId::only(), [record("r1"), record("r2")]);
+    let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1])];
+    assert!(matches!(store.write_records(&node, &writes[..1]).await, Err(StoreError::Busy)));
+    assert!(matches!(store.write_records(&node, &writes).await, Err(StoreError::Busy)));
+    held.rollback().await.unwrap();
+    assert_eq!(store.write_records(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+}
+
+#[tokio::test]
+async fn a_full_disk_stores_the_whole_batch_or_nothing_and_is_no_lasting_harm() {
+    let (_dir, store) = fresh().await;
+    set(&store, "PRAGMA max_page_count = 1").await; // As small as it already is.
+    let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
+    let open = [record("r1"), Record { end_user: Some(long), ..record("r2") }];
+    let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1])];
+    let error = store.write_records(&node, &writes).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    assert!(!error.blames_the_row());
+    set(&store, "PRAGMA max_page_count = 4294967294").await; // There is room again.
+    // Were the first one there, it would have no effect now.
+    assert_eq!(store.write_records(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+}
+
+const ROWS: usize = 100;
+
+#[tokio::test]
+async fn two_processes_write_at_once_and_nothing_is_lost() {
+    let (dir, store) = fresh().await;
+    let mut child = spawn_child(module_path!(), "child_that_adds_users", &dir);
+    // It tells when it is about to begin.
+    let mut told = child.stdout.take().unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"ready\n") {
+        let mut byte = [0];
+        told.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    let node = NodeId::only();
+    for number in 0..ROWS {
+        let id = format!("r{number}");
+        let (open, closed) = (record(&id), finished(&id));
+        store.write_records(&node, &[RecordWrite::Open(&open)]).await.unwrap();
+        store.write_records(&node, &[RecordWrite::Close(&closed)]).await.unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+    let users: i64 = sqlx::query_scalar("SELECT count(*) FROM users").fetch_one(&store.readers).await.unwrap();
+    assert_eq!(usize::try_from(users).unwrap(), ROWS);
+    assert_eq!(store.list_records(&RecordFilter::default()).await.unwrap().len(), ROWS);
+}
+
+#[tokio::test]
+async fn child_that_adds_users() {
+    let Some(dir) = child_dir() else { return };
+    let store = SqliteStore::open(&dir).await.unwrap();
+    std::io::stdout().write_all(b"ready\n").unwrap();
+    for number in 0..ROWS {
+        store.ensure_user(&format!("user {number}")).await.unwrap();
+    }
+}

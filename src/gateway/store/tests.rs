@@ -1,0 +1,242 @@
+//! What every database must do alike. Other databases join in [`stores`].
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::testing::{finished, fresh, key, record};
+use super::*;
+
+struct Fixture {
+    store: Arc<dyn Store>,
+    _dir: TempDir,
+}
+
+async fn stores() -> Vec<Fixture> {
+    let (dir, store) = fresh().await;
+    vec![Fixture { store, _dir: dir }]
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+async fn write(store: &dyn Store, writes: &[RecordWrite<'_>]) -> Vec<Written> {
+    store.write_records(&NodeId::only(), writes).await.unwrap()
+}
+
+async fn all(store: &dyn Store) -> Vec<Record> {
+    store.list_records(&RecordFilter::default()).await.unwrap()
+}
+
+fn ids(records: &[Record]) -> Vec<&str> {
+    records.iter().map(|record| record.request_id.as_str()).collect()
+}
+
+#[tokio::test]
+async fn ensuring_twice_gives_the_same_row() {
+    for Fixture { store, .. } in stores().await {
+        let user = store.ensure_user("ada").await.unwrap();
+        assert_eq!(store.ensure_user("ada").await.unwrap(), user);
+        assert_ne!(store.ensure_user("Ada").await.unwrap().id, user.id);
+        assert_eq!(user.role, "member");
+        let group = store.ensure_group("default").await.unwrap();
+        assert_eq!(store.ensure_group("default").await.unwrap(), group);
+    }
+}
+
+#[tokio::test]
+async fn many_who_ensure_the_same_name_at_once_get_one_row() {
+    for Fixture { store, .. } in stores().await {
+        let mut tasks = JoinSet::new();
+        for _ in 0..16 {
+            tasks.spawn(group_id(Arc::clone(&store)));
+        }
+        let mut ids = tasks.join_all().await;
+        ids.dedup();
+        assert_eq!(ids.len(), 1);
+    }
+}
+
+async fn group_id(store: Arc<dyn Store>) -> GroupId {
+    store.ensure_group("default").await.unwrap().id
+}
+
+#[tokio::test]
+async fn an_account_keeps_its_id_when_the_file_changes() {
+    for Fixture { store, .. } in stores().await {
+        let spec = AccountSpec { name: "primary", kind: "api_key", protocol: "images", tier: "paid" };
+        let before = store.sync_account(spec).await.unwrap();
+        let after = store.sync_account(AccountSpec { protocol: "responses", tier: "free", ..spec }).await.unwrap();
+        assert_eq!(after.id, before.id);
+        assert_eq!((after.protocol.as_str(), after.tier.as_str()), ("responses", "free"));
+        assert_eq!(store.list_accounts().await.unwrap(), [after]);
+    }
+}
+
+#[tokio::test]
+async fn a_key_comes_back_as_it_went_in() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        assert_eq!(store.find_key(&row.public_id).await.unwrap(), Some(row.clone()));
+        assert_eq!(store.find_key(&"public-two".into()).await.unwrap(), None);
+        assert!(matches!(store.insert_key(&row).await, Err(StoreError::Conflict)));
+    }
+}
+
+#[tokio::test]
+async fn keys_are_changed_by_either_id_until_they_are_deleted() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let (by_id, by_public_id) = (row.id.as_str(), row.public_id.as_str());
+        let (first, later) = (at("2026-02-01T00:00:00Z"), at("2026-03-01T00:00:00Z"));
+        let change = async |handle: &str, change, when| store.change_key(handle, change, when).await.unwrap();
+
+        assert_eq!(change(by_id, KeyChange::Disable, first).await.unwrap().disabled_at, Some(first));
+        assert_eq!(change(by_public_id, KeyChange::Disable, later).await.unwrap().disabled_at, Some(first));
+        assert_eq!(change(by_id, KeyChange::Enable, later).await.unwrap(), row);
+        assert_eq!(change("one", KeyChange::Disable, later).await, None);
+
+        assert_eq!(change(by_public_id, KeyChange::Delete, later).await.unwrap().deleted_at, Some(later));
+        assert_eq!(change(by_id, KeyChange::Enable, later).await, None);
+        assert_eq!(store.list_keys().await.unwrap(), []);
+        // It still answers who it was, so that it can be refused like any other.
+        assert!(store.find_key(&row.public_id).await.unwrap().unwrap().deleted_at.is_some());
+    }
+}
+
+#[tokio::test]
+async fn noting_the_use_of_a_deleted_key_does_not_revive_it() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let moment = at("2026-02-01T00:00:00Z");
+        store.change_key(row.id.as_str(), KeyChange::Delete, moment).await.unwrap();
+        store.touch_key(&row.id, moment).await.unwrap();
+        let found = store.find_key(&row.public_id).await.unwrap().unwrap();
+        assert_eq!((found.last_used_at, found.deleted_at), (Some(moment), Some(moment)));
+    }
+}
+
+#[tokio::test]
+async fn a_record_comes_back_with_every_field() {
+    for Fixture { store, .. } in stores().await {
+        let closed = Record { cost_usd: Some(0.0125), error_code: Some("x".to_owned()), ..finished("r1") };
+        let written = write(&*store, &[RecordWrite::Open(&record("r1")), RecordWrite::Close(&closed)]).await;
+        assert_eq!(written, [Written::Done, Written::Done]);
+        assert_eq!(all(&*store).await, [closed]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_unknown_stays_unknown() {
+    for Fixture { store, .. } in stores().await {
+        let known = record("r1");
+        let open =
+            Record { model: None, size: None, quality: None, output_format: None, n: None, end_user: None, ..known };
+        let some = Usage { total_tokens: Some(u64::MAX), ..Usage::default() };
+        let closed = Record { state: State::Refused, usage: Some(some), ..open.clone() };
+        write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
+        // The only number that changes: the database ends at 2^63.
+        let stored = Usage { total_tokens: Some(i64::MAX.unsigned_abs()), ..Usage::default() };
+        assert_eq!(all(&*store).await, [Record { usage: Some(stored), ..closed }]);
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_is_recorded_once_and_closed_once() {
+    for Fixture { store, .. } in stores().await {
+        let other = Record { model: Some("other".to_owned()), ..record("r1") };
+        let failed = Record { state: State::Failed, ..finished("r1") };
+        let written = write(
+            &*store,
+            &[
+                RecordWrite::Close(&failed),
+                RecordWrite::Open(&record("r1")),
+                RecordWrite::Open(&other),
+                RecordWrite::Close(&finished("r1")),
+                RecordWrite::Close(&failed),
+                RecordWrite::Open(&other),
+            ],
+        )
+        .await;
+        use Written::{Done, NoEffect};
+        assert_eq!(written, [NoEffect, Done, NoEffect, Done, NoEffect, NoEffect]);
+        assert_eq!(all(&*store).await, [finished("r1")]);
+    }
+}
+
+#[tokio::test]
+async fn only_the_running_records_of_the_node_are_interrupted() {
+    for Fixture { store, .. } in stores().await {
+        let (mine, other) = (NodeId::from("mine"), NodeId::from("other"));
+        let open = [record("r1"), record("r2")];
+        let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1]), RecordWrite::Close(&finished("r2"))];
+        store.write_records(&mine, &writes).await.unwrap();
+        store.write_records(&other, &[RecordWrite::Open(&record("r3"))]).await.unwrap();
+        assert_eq!(ids(&all(&*store).await), ["r2"]);
+
+        assert_eq!(store.interrupt_running(&mine).await.unwrap(), 1);
+        assert_eq!(store.interrupt_running(&mine).await.unwrap(), 0);
+        let records = all(&*store).await;
+        assert_eq!(ids(&records), ["r1", "r2"]);
+        assert_eq!((records[0].state, records[1].state), (State::Interrupted, State::Succeeded));
+    }
+}
+
+#[tokio::test]
+async fn records_are_listed_newest_last_and_filtered() {
+    for Fixture { store, .. } in stores().await {
+        for (id, second, key) in [("b", 2, "key_1"), ("c", 3, "key_2"), ("a", 1, "key_1"), ("d", 3, "key_1")] {
+            let created_at = at(&format!("2026-01-01T00:00:0{second}Z"));
+            let open = Record { created_at, key: key.into(), ..record(id) };
+            let closed = Record { state: State::Succeeded, ..open.clone() };
+            write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
+        }
+        let since = Some(at("2026-01-01T00:00:02Z"));
+        let key = Some("key_1".to_owned());
+        let list = async |filter: RecordFilter| {
+            let records = store.list_records(&filter).await.unwrap();
+            ids(&records).concat()
+        };
+        assert_eq!(list(RecordFilter::default()).await, "abcd");
+        assert_eq!(list(RecordFilter { since, ..RecordFilter::default() }).await, "bcd");
+        assert_eq!(list(RecordFilter { limit: Some(2), ..RecordFilter::default() }).await, "cd");
+        assert_eq!(list(RecordFilter { limit: Some(0), ..RecordFilter::default() }).await, "");
+        assert_eq!(list(RecordFilter { key: key.clone(), ..RecordFilter::default() }).await, "abd");
+        assert_eq!(list(RecordFilter { key, since, limit: Some(1) }).await, "d");
+    }
+}
+
+#[tokio::test]
+async fn the_records_of_a_key_are_found_by_either_id() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let open = Record { key: row.id.clone(), ..record("mine") };
+        let closed = Record { state: State::Failed, ..open.clone() };
+        write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
+        write(&*store, &[RecordWrite::Open(&record("other")), RecordWrite::Close(&finished("other"))]).await;
+        for handle in [row.id.as_str(), row.public_id.as_str()] {
+            let filter = RecordFilter { key: Some(handle.to_owned()), ..RecordFilter::default() };
+            assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["mine"]);
+        }
+    }
+}
+
+/// The line of the design, letter by letter.
+#[test]
+fn a_record_prints_as_the_documented_line() {
+    let record = Record { user: "usr_…".into(), key: "key_…".into(), ..finished("…") };
+    let expected = concat!(
+        r#"{"request_id":"…","created_at":"2026-11-21T03:00:00.123Z","operation":"create_image","#,
+        r#""model":"gpt-image-2","stream":false,"state":"succeeded","error_code":null,"size":"1536x1024","#,
+        r#""quality":"low","output_format":"webp","n":2,"#,
+        r#""delivered":[{"size":"1536x1024","output_format":"webp"}],"#,
+        r#""usage":{"input_tokens":17,"input_tokens_details":{"image_tokens":0,"text_tokens":17},"#,
+        r#""output_tokens":392,"output_tokens_details":{"image_tokens":392,"text_tokens":0},"total_tokens":409},"#,
+        r#""cost_usd":null,"latency_ms":8123,"first_byte_ms":8011,"#,
+        r#""attempts":[{"account":"primary","class":null,"status":200,"latency_ms":8100}],"#,
+        r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1"}"#,
+    );
+    assert_eq!(serde_json::to_string(&record).unwrap(), expected);
+}

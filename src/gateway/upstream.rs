@@ -1,0 +1,60 @@
+//! `Lease` + `Job` → `Reply`: one call to one account, and what its failure means.
+//!
+//! One file for each protocol. This room never tries twice, never follows a redirect, and nothing that it says about
+//! an account is for a caller: addresses and reasons go to the log, a class and a cause go to the corridor.
+//! It carries the attempt classes of the money rules.
+
+mod classify;
+mod images;
+mod reply;
+mod simulated;
+mod simulator;
+mod transport;
+
+pub(crate) use classify::error_in_answer;
+pub(crate) use reply::{Cause, Class, Failure, Reply, ReplyBody, ReplyError};
+pub(crate) use transport::TransportError;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::accounts::{Endpoint, Lease};
+use super::config::Config;
+use super::rules::Job;
+use crate::tables::UPSTREAM_TLS_SECONDS;
+use simulated::Studio;
+use transport::{Settings, Transport};
+
+/// Makes the calls. One for the process: connections and budgets are shared.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    transport: Transport,
+    studio: Studio,
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Prepares connections; opens none.
+    ///
+    /// # Errors
+    ///
+    /// Where the machine's certificates cannot be read.
+    pub(crate) fn new(config: &Config) -> Result<Self, TransportError> {
+        let settings = Settings {
+            connect_timeout: config.deadlines.connect,
+            tls_timeout: Duration::from_secs(UPSTREAM_TLS_SECONDS),
+            ..Settings::default()
+        };
+        Ok(Self { transport: Transport::new(settings)?, studio: Studio::new() })
+    }
+
+    /// One attempt: returns when the upstream has answered with a head, or failed.
+    pub(crate) async fn send(&self, lease: &Lease, job: &Job, until: Instant) -> Result<Reply, Failure> {
+        match lease.account().endpoint() {
+            Endpoint::Simulator => self.studio.send(job).await,
+            Endpoint::Images(address) => images::send(&self.transport, address, job, until).await,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What an attempt gave: an answer that may hold an image, or a failure with its class.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+
+use super::simulated::SimulatedBody;
+use super::transport::ResponseBody;
+
+/// An upstream that answered 200. Whether an image is in it is the relay's to prove.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// The answer as it comes.
+    pub(crate) body: ReplyBody,
+    /// The simulator drew it.
+    pub(crate) simulated: bool,
+}
+
+/// The body of a reply, whoever makes it.
+#[derive(Debug)]
+pub(crate) enum ReplyBody {
+    /// Bytes from a socket.
+    Wire(ResponseBody),
+    /// Bytes from the simulator.
+    Simulated(SimulatedBody),
+    /// Bytes from a test.
+    #[cfg(test)]
+    Scripted(std::collections::VecDeque<Result<Bytes, ReplyError>>),
+    /// Bytes from a test, when it pleases.
+    #[cfg(test)]
+    Channel(tokio::sync::mpsc::UnboundedReceiver<Bytes>),
+}
+
+/// The body broke off. Why is logged where it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the upstream's answer broke off")]
+pub(crate) struct ReplyError;
+
+/// What may be tried again depends only on whether an image can already have been made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Nothing was done.
+    N,
+    /// The upstream says that it failed.
+    F,
+    /// Ambiguous: an image may have been made and paid for.
+    X,
+    /// The request itself was refused.
+    R,
+}
+
+/// An attempt that gave no image.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    /// Whether another account may be tried.
+    pub(crate) class: Class,
+    /// Why, as far as anybody outside may know.
+    pub(crate) cause: Cause,
+    /// The upstream's status, where it sent one.
+    pub(crate) status: Option<u16>,
+}
+
+/// Why an attempt gave no image.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cause {
+    /// No connection, or the account is not let in.
+    Unreachable,
+    /// The connection broke.
+    Broken,
+    /// Nothing came in time.
+    Timeout,
+    /// An answer without an image.
+    NoImage,
+    /// The upstream says that it failed.
+    Failed,
+    /// Refused by content policy.
+    Refused,
+    /// The upstream rejects a parameter.
+    Rejected {
+        /// The parameter it names.
+        param: Option<String>,
+        /// What it says of it.
+        message: String,
+    },
+    /// The account's usage window is exhausted.
+    Exhausted {
+        /// Until the window opens again, where stated.
+        wait: Option<Duration>,
+    },
+    /// Too many requests for this account right now.
+    Throttled {
+        /// As the upstream advises.
+        wait: Option<Duration>,
+    },
+}
+
+// === impl Class ===
+
+impl Class {
+    /// The letter in records and documents.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::N => "N",
+            Self::F => "F",
+            Self::X => "X",
+            Self::R => "R",
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// A failure without a status.
+    pub(crate) const fn new(class: Class, cause: Cause) -> Self {
+        Self { class, cause, status: None }
+    }
+}
+
+// === impl ReplyBody ===
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = ReplyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReplyError>>> {
+        match &mut *self {
+            Self::Wire(body) => Pin::new(body).poll_frame(cx).map_err(|error| {
+                tracing::warn!(error = %error, "the upstream's answer broke off");
+                ReplyError
+            }),
+            Self::Simulated(body) => Pin::new(body).poll_frame(cx),
+            #[cfg(test)]
+            Self::Channel(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+            #[cfg(test)]
+            Self::Scripted(pieces) => Poll::Ready(pieces.pop_front().map(|piece| piece.map(Frame::data))),
+        }
+    }
+}

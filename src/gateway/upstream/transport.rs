@@ -1,0 +1,170 @@
+//! HTTP/1.1 to upstreams: one request, one head, one body that is read as it comes.
+//!
+//! Decides: which connection carries a request, and how many bytes of answers wait in this process at once.
+//! Refuses to know: accounts, images, and whether a request is worth making again.
+//! Rules: nothing is sent twice (U30), no redirect is followed (U27), every step before the head ends by a deadline
+//! (U01 to U03, U09), and no task is started: a connection is polled by whoever waits for its head or reads its body.
+//!
+//! How the bytes are read was measured; the reader stands behind `exchange` so that another can take its place.
+
+mod body;
+mod budget;
+mod dial;
+mod error;
+mod exchange;
+mod origin;
+mod pool;
+mod resolve;
+mod socket;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+pub(crate) use body::{RequestBody, ResponseBody};
+pub(crate) use error::{Kind, SendError, Sent, TransportError};
+
+use budget::{Budget, Tally};
+use dial::Dialer;
+use exchange::{Terms, exchange};
+use origin::Origin;
+use pool::Pool;
+
+/// The least buffer with which the reader works.
+const LEAST_READ: usize = 8 * 1024;
+
+/// Limits of every call.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Name and connection together.
+    pub(crate) connect_timeout: Duration,
+    /// The TLS handshake.
+    pub(crate) tls_timeout: Duration,
+    /// How long the upstream may take not one byte of the request.
+    pub(crate) write_timeout: Duration,
+    /// How long a connection waits for its next request; less than upstreams wait.
+    pub(crate) idle_timeout: Duration,
+    /// How many connections wait at one upstream.
+    pub(crate) max_idle_per_origin: usize,
+    /// The buffer of the reader at its largest; one that comes back empty is doubled once.
+    pub(crate) read_chunk: usize,
+    /// Bytes of all answers that may be unwritten before reads become small.
+    pub(crate) budget: usize,
+    /// Above the budget: the largest read, and the most that one answer holds unwritten.
+    pub(crate) small_read: usize,
+    /// The largest head of an answer.
+    pub(crate) max_head: usize,
+    /// Trusted beside the machine's own.
+    pub(crate) extra_roots: Vec<CertificateDer<'static>>,
+}
+
+/// Calls upstreams; clones share connections and budget.
+#[derive(Clone)]
+pub(crate) struct Transport(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    budget: Arc<Budget>,
+    pool: Arc<Pool>,
+    dialer: Dialer,
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    /// The limits of the reliability catalogue and the sizes that were measured best.
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            tls_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(30),
+            // Common servers close after five seconds.
+            idle_timeout: Duration::from_secs(4),
+            max_idle_per_origin: 64,
+            read_chunk: 256 * 1024,
+            budget: 8 * 1024 * 1024,
+            small_read: 64 * 1024,
+            max_head: 64 * 1024,
+            extra_roots: Vec::new(),
+        }
+    }
+}
+
+// === impl Transport ===
+
+impl Transport {
+    /// Builds the client; nothing is connected, and no certificate read, before the first call that needs it.
+    pub(crate) fn new(settings: Settings) -> Result<Self, TransportError> {
+        if settings.read_chunk < LEAST_READ || settings.small_read < LEAST_READ {
+            return Err(TransportError::Setting("reads of upstream answers must be at least 8 KiB"));
+        }
+        let budget = Arc::new(Budget::new(settings.budget, settings.small_read));
+        let pool = Arc::new(Pool::new(settings.idle_timeout, settings.max_idle_per_origin));
+        let dialer = Dialer::new(settings.clone());
+        Ok(Self(Arc::new(Inner { settings, budget, pool, dialer })))
+    }
+
+    /// Reads the machine's certificates now, so that a start can fail instead of every https call.
+    pub(crate) fn prepare_tls(&self) -> Result<(), TransportError> {
+        self.0.dialer.tls().map(drop)
+    }
+
+    /// Connects or reuses, writes the request, and waits for the head of the answer until the deadline.
+    ///
+    /// Dropping the future, or later the body, closes the connection at once: that is how a call is given up.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+        deadline: Instant,
+    ) -> Result<Response<ResponseBody>, SendError> {
+        let origin = Origin::take(&mut request)?;
+        let tally = Tally::new(&self.0.budget);
+        let terms = Terms {
+            origin,
+            pool: Arc::clone(&self.0.pool),
+            tally: Arc::clone(&tally),
+            read_chunk: self.0.settings.read_chunk,
+            max_head: self.0.settings.max_head,
+        };
+        let answered = timeout_at(deadline, self.attempt(request, &terms)).await;
+        answered.unwrap_or_else(|_| Err(SendError::timeout(tally.sent())))
+    }
+
+    async fn attempt(
+        &self,
+        mut request: Request<RequestBody>,
+        terms: &Terms,
+    ) -> Result<Response<ResponseBody>, SendError> {
+        if let Some(wire) = self.0.pool.take(&terms.origin) {
+            let failed = match exchange(wire, request, terms).await {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
+            };
+            // The connection went stale between the last look at it and the first byte.
+            request = failed.unsent.ok_or(failed.error)?;
+            terms.tally.restart();
+        }
+        let wire = self.0.dialer.dial(&terms.origin).await?;
+        exchange(wire, request, terms).await.map_err(|failed| failed.error)
+    }
+
+    /// The bytes of answers handed on and not yet dropped.
+    #[cfg(test)]
+    pub(crate) fn unwritten(&self) -> usize {
+        self.0.budget.unwritten()
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! Where a request goes, and the request as it is written there.
+//!
+//! Decides: which URIs are understood, and the lines of the head that follow from the URI and the body.
+//! Refuses to know: connections.
+
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Uri, Version};
+
+use super::body::RequestBody;
+use super::error::{Kind, SendError};
+
+/// Scheme, host and port: connections to the same origin are interchangeable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    tls: bool,
+    authority: Authority,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// The origin of a request, which is brought into the form that goes over the wire.
+    pub(super) fn take(request: &mut Request<RequestBody>) -> Result<Self, SendError> {
+        let origin = Self::of(request.uri())?;
+        let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        *request.uri_mut() = Uri::from(path);
+        *request.version_mut() = Version::HTTP_11;
+        let host = HeaderValue::from_str(origin.authority.as_str()).map_err(|error| invalid(error.to_string()))?;
+        let headers = request.headers_mut();
+        headers.entry(HOST).or_insert(host);
+        // The body knows its length, and two opinions on it are how requests get smuggled.
+        headers.remove(CONTENT_LENGTH);
+        headers.remove(TRANSFER_ENCODING);
+        Ok(origin)
+    }
+
+    fn of(uri: &Uri) -> Result<Self, SendError> {
+        let tls = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            _ => return Err(invalid("the scheme is neither http nor https")),
+        };
+        let authority = uri.authority().cloned().ok_or_else(|| invalid("there is no host"))?;
+        if authority.host().is_empty() || authority.as_str().contains('@') {
+            return Err(invalid("the host is empty or carries a user"));
+        }
+        Ok(Self { tls, authority })
+    }
+
+    pub(super) fn tls(&self) -> bool {
+        self.tls
+    }
+
+    /// The host without the brackets of an address.
+    pub(super) fn host(&self) -> &str {
+        self.authority.host().trim_start_matches('[').trim_end_matches(']')
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or(if self.tls { 443 } else { 80 })
+    }
+}
+
+fn invalid(reason: impl Into<super::error::Source>) -> SendError {
+    SendError::before(Kind::Resolve, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(uri: &str) -> Result<(Origin, Request<RequestBody>), SendError> {
+        let mut request =
+            Request::post(uri).header(CONTENT_LENGTH, "7").body(RequestBody::from(bytes::Bytes::new())).unwrap();
+        Origin::take(&mut request).map(|origin| (origin, request))
+    }
+
+    #[test]
+    fn a_request_is_written_in_the_form_of_its_origin() {
+        let (origin, request) = taken("https://images.example/v1/images?x=1").unwrap();
+        assert_eq!((origin.tls(), origin.host(), origin.port()), (true, "images.example", 443));
+        assert_eq!(request.uri(), "/v1/images?x=1");
+        assert_eq!(request.headers()[HOST], "images.example");
+        assert!(!request.headers().contains_key(CONTENT_LENGTH));
+        let (origin, request) = taken("http://[::1]:8080").unwrap();
+        assert_eq!((origin.tls(), origin.host(), origin.port()), (false, "::1", 8080));
+        assert_eq!((request.uri().path(), &request.headers()[HOST]), ("/", &HeaderValue::from_static("[::1]:8080")));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_and_not_repeated() {
+        for uri in ["/v1/images", "ftp://secret.example/", "http://user@secret.example/"] {
+            let error = taken(uri).unwrap_err();
+            assert_eq!(error.kind, Kind::Resolve);
+            assert!(!error.to_string().contains("secret"));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One TCP connection to an upstream, beneath TLS.
+//!
+//! Decides: when a write has stalled for too long, and whether an idle connection is still quiet.
+//! Refuses to know: HTTP, and what the bytes mean.
+//! Rules: a byte that reached the kernel is noted at once, since after it no request is made twice (U30).
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::budget::Tally;
+
+/// A TLS session asks for 4 KiB at a time; this much is read for it at once.
+const READ_AHEAD: usize = 32 * 1024;
+/// An upstream thinks for minutes without a byte; a peer that vanished meanwhile is found out after a minute.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEPALIVE_TRIES: u32 = 3;
+
+/// A TCP connection that knows what it has written and how long a write may stall.
+#[derive(Debug)]
+pub(super) struct Socket {
+    tcp: TcpStream,
+    tally: Option<Arc<Tally>>,
+    write_timeout: Duration,
+    stall: Option<Pin<Box<Sleep>>>,
+    ahead: Option<Ahead>,
+}
+
+/// Bytes read before TLS asked for them.
+#[derive(Debug, Default)]
+struct Ahead {
+    buffer: Vec<u8>,
+    taken: usize,
+    end: usize,
+}
+
+// === impl Socket ===
+
+impl Socket {
+    pub(super) fn new(tcp: TcpStream, write_timeout: Duration, read_ahead: bool) -> io::Result<Self> {
+        tcp.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
+        SockRef::from(&tcp).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_TRIES))?;
+        Ok(Self { tcp, tally: None, write_timeout, stall: None, ahead: read_ahead.then(Ahead::default) })
+    }
+
+    /// Starts an exchange, or with nothing ends the last one.
+    pub(super) fn assign(&mut self, tally: Option<Arc<Tally>>) {
+        if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_empty()) {
+            // An idle or waiting connection keeps no buffer.
+            *ahead = Ahead::default();
+        }
+        self.tally = tally;
+    }
+
+    pub(super) fn tally(&self) -> Option<&Arc<Tally>> {
+        self.tally.as_ref()
+    }
+
+    /// Whether nothing has come on an idle connection, not even its end.
+    ///
+    /// Asks the kernel, for the runtime learns of news only on its next turn.
+    pub(super) fn is_quiet(&self) -> bool {
+        let nothing_ahead = self.ahead.as_ref().is_none_or(Ahead::is_empty);
+        let peeked = SockRef::from(&self.tcp).peek(&mut [MaybeUninit::uninit()]);
+        nothing_ahead && peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn after_write(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(count)) => {
+                self.stall = None;
+                if let Some(tally) = self.tally.as_ref().filter(|_| count > 0) {
+                    tally.wrote();
+                }
+            }
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => {
+                let limit = self.write_timeout;
+                let stall = self.stall.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+                ready!(stall.as_mut().poll(cx));
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        written
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let Some(ahead) = &mut this.ahead else { return Pin::new(&mut this.tcp).poll_read(cx, buf) };
+        if ahead.is_empty() {
+            ready!(ahead.poll_fill(&mut this.tcp, cx))?;
+        }
+        ahead.give(buf);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.tcp).poll_write(cx, buf);
+        this.after_write(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.tcp).poll_write_vectored(cx, bufs);
+        this.after_write(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_shutdown(cx)
+    }
+}
+
+// === impl Ahead ===
+
+impl Ahead {
+    fn is_empty(&self) -> bool {
+        self.taken == self.end
+    }
+
+    fn poll_fill(&mut self, tcp: &mut TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Only when bytes are there is there a buffer for them: most connections wait most of the time.
+        ready!(tcp.poll_read_ready(cx))?;
+        self.buffer.resize(READ_AHEAD, 0);
+        let mut buffer = ReadBuf::new(&mut self.buffer);
+        ready!(Pin::new(tcp).poll_read(cx, &mut buffer))?;
+        (self.taken, self.end) = (0, buffer.filled().len());
+        Poll::Ready(Ok(()))
+    }
+
+    fn give(&mut self, buf: &mut ReadBuf<'_>) {
+        let count = buf.remaining().min(self.end - self.taken);
+        buf.put_slice(&self.buffer[self.taken..self.taken + count]);
+        self.taken += count;
+    }
+}

@@ -1,0 +1,235 @@
+//! The transport against upstreams that are sockets and say what the test wrote down, byte for byte.
+//!
+//! This file has the upstream and what belongs to connections; heads and bodies, faults, memory and TLS lie beside it.
+
+mod answers;
+mod faults;
+mod memory;
+mod tls;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+use super::error::{BodyError, Cut};
+use super::*;
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// A port of this machine where the test itself answers.
+struct Upstream(TcpListener);
+
+impl Upstream {
+    async fn start() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    fn uri(&self) -> String {
+        format!("http://{}/v1/images", self.0.local_addr().unwrap())
+    }
+
+    async fn accept(&self) -> TcpStream {
+        let accepted = tokio::time::timeout(Duration::from_secs(10), self.0.accept()).await;
+        accepted.expect("somebody connects").unwrap().0
+    }
+
+    /// Answers one request, and keeps the connection open.
+    async fn answer(&self, text: &str) -> TcpStream {
+        let mut stream = self.accept().await;
+        answer(&mut stream, text).await;
+        stream
+    }
+
+    /// Whether a connection waits to be accepted.
+    async fn is_wanted(&self) -> bool {
+        tokio::time::timeout(Duration::from_millis(20), self.0.accept()).await.is_ok()
+    }
+}
+
+/// Reads one request, head and body.
+async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut text = String::new();
+    loop {
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return text;
+            }
+        }
+        let mut part = [0; 4096];
+        let count = stream.read(&mut part).await.unwrap();
+        assert!(count > 0, "the request broke off: {text}");
+        text.push_str(std::str::from_utf8(&part[..count]).unwrap());
+    }
+}
+
+/// Reads one request and writes an answer.
+async fn answer(stream: &mut TcpStream, text: &str) -> String {
+    let request = request(stream).await;
+    stream.write_all(text.as_bytes()).await.unwrap();
+    request
+}
+
+fn transport() -> Transport {
+    Transport::new(Settings::default()).unwrap()
+}
+
+fn post(uri: &str) -> Request<RequestBody> {
+    Request::post(uri).body(RequestBody::from(Bytes::from_static(b"a red cube"))).unwrap()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+async fn send(transport: &Transport, uri: &str) -> Result<Response<ResponseBody>, SendError> {
+    transport.send(post(uri), soon()).await
+}
+
+/// Sends a request and reads the whole answer.
+async fn fetch(transport: &Transport, uri: &str) -> Result<Bytes, BodyError> {
+    Ok(send(transport, uri).await.unwrap().into_body().collect().await?.to_bytes())
+}
+
+#[tokio::test]
+async fn the_request_arrives_as_it_was_meant() {
+    let (upstream, transport) = (Upstream::start().await, transport());
+    let uri = upstream.uri();
+    let server = async { answer(&mut upstream.accept().await, OK).await };
+    let (seen, body) = tokio::join!(server, fetch(&transport, &uri));
+    assert_eq!(body.unwrap(), "ok");
+    let host = upstream.0.local_addr().unwrap();
+    let expected = format!("POST /v1/images HTTP/1.1\r\nhost: {host}\r\ncontent-length: 10\r\n\r\na red cube");
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_connection_carries_one_request_after_another() {
+    for text in [
+        OK,
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-trailer: 1\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+    ] {
+        let (upstream, transport) = (Upstream::start().await, transport());
+        let uri = upstream.uri();
+        let (mut stream, body) = tokio::join!(upstream.answer(text), fetch(&transport, &uri));
+        body.unwrap();
+        assert_eq!(transport.0.pool.len(), 1, "{text}");
+        let (_, body) = tokio::join!(answer(&mut stream, text), fetch(&transport, &uri));
+        body.unwrap();
+        assert_eq!(transport.0.pool.len(), 1, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_free_is_closed_after_its_answer() {
+    for text in [
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
+        "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n",
+        // Surplus bytes, which look like another answer.
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nforeign",
+    ] {
+        let (upstream, transport) = (Upstream::start().await, transport());
+        let uri = upstream.uri();
+        let server = async { (upstream.answer(text).await, upstream.answer(OK).await) };
+        let client = async {
+            assert!(!fetch(&transport, &uri).await.unwrap().starts_with(b"foreign"));
+            assert_eq!(transport.0.pool.len(), 0, "{text}");
+            assert_eq!(fetch(&transport, &uri).await.unwrap(), "ok");
+        };
+        let _open = tokio::join!(server, client);
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_come_while_a_connection_is_idle_are_never_read_as_an_answer() {
+    let (upstream, transport) = (Upstream::start().await, transport());
+    let uri = upstream.uri();
+    let mut streams = Vec::new();
+    for _ in 0..50 {
+        let (mut stream, body) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
+        assert_eq!(body.unwrap(), "ok");
+        assert_eq!(transport.0.pool.len(), 1);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nforeign").await.unwrap();
+        streams.push(stream);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_closed_while_idle_costs_no_request_and_repeats_none() {
+    let (upstream, transport) = (Upstream::start().await, transport());
+    let uri = upstream.uri();
+    for _ in 0..50 {
+        let server = async { answer(&mut upstream.accept().await, OK).await };
+        let (_, body) = tokio::join!(server, fetch(&transport, &uri));
+        assert_eq!(body.unwrap(), "ok");
+    }
+    assert!(!upstream.is_wanted().await);
+}
+
+#[tokio::test]
+async fn a_request_is_given_back_when_the_end_is_seen_before_the_first_byte() {
+    let (upstream, transport) = (Upstream::start().await, transport());
+    let mut request = post(&upstream.uri());
+    let origin = Origin::take(&mut request).unwrap();
+    let wire = transport.0.dialer.dial(&origin).await.unwrap();
+    drop(upstream.accept().await);
+    let pool = Arc::clone(&transport.0.pool);
+    let terms = Terms { origin, pool, tally: Tally::new(&transport.0.budget), read_chunk: 8192, max_head: 8192 };
+    // The kernel has the end of the connection by now, and the runtime learns of it here.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let failed = exchange(wire, request, &terms).await.unwrap_err();
+    assert_eq!((failed.error.sent, failed.error.kind), (Sent::Nothing, Kind::Closed));
+    assert!(failed.unsent.is_some());
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_by_age_and_by_number() {
+    let upstream = Upstream::start().await;
+    let uri = upstream.uri();
+    let idle_timeout = Duration::ZERO;
+    let transport = Transport::new(Settings { idle_timeout, ..Settings::default() }).unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let (stream, body) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
+        assert_eq!(body.unwrap(), "ok");
+        streams.push(stream);
+    }
+    assert_eq!(transport.0.pool.len(), 1, "the first one was closed when the second was taken");
+    transport.0.pool.purge();
+    assert_eq!(transport.0.pool.len(), 0);
+
+    let transport = Transport::new(Settings { max_idle_per_origin: 1, ..Settings::default() }).unwrap();
+    let server = async { (upstream.answer(OK).await, upstream.answer(OK).await) };
+    let client = async { tokio::join!(fetch(&transport, &uri), fetch(&transport, &uri)) };
+    let (streams, bodies) = tokio::join!(server, client);
+    bodies.0.unwrap();
+    bodies.1.unwrap();
+    assert_eq!(transport.0.pool.len(), 1);
+    drop(streams);
+}
+
+#[test]
+fn answers_fit_where_servers_want_them() {
+    fn fits<T: Send + Sync + Unpin + 'static>(_: Option<T>) {}
+    fn travels<T: Send>(_: T) {}
+    fits::<ResponseBody>(None);
+    fits::<RequestBody>(None);
+    fits::<SendError>(None);
+    let transport = transport();
+    travels(transport.send(post("http://localhost/"), Instant::now()));
+}
+
+#[test]
+fn a_reader_that_cannot_work_is_refused() {
+    let refused = Transport::new(Settings { read_chunk: 100, ..Settings::default() });
+    assert!(matches!(refused, Err(TransportError::Setting(_))));
+}

@@ -1,0 +1,113 @@
+//! Where a call can fail before its head, and whether the upstream can have seen it.
+
+use super::*;
+
+/// What the caller is told when the upstream does this with the connection.
+async fn fault<F: Future>(settings: Settings, deadline: Duration, act: impl Fn(TcpStream) -> F) -> SendError {
+    let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
+    let request = post(&upstream.uri());
+    let server = async { act(upstream.accept().await).await };
+    let client = transport.send(request, Instant::now() + deadline);
+    let (_kept, answer) = tokio::join!(server, client);
+    let error = answer.unwrap_err();
+    assert!(!error.to_string().contains("127.0.0.1"));
+    error
+}
+
+const BRIEF: Duration = Duration::from_millis(50);
+const AMPLE: Duration = Duration::from_secs(10);
+
+#[track_caller]
+fn check(error: &SendError, kind: Kind, sent: Sent) {
+    assert_eq!((error.kind, error.sent), (kind, sent), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_port_that_nobody_listens_on_has_seen_nothing() {
+    let uri = Upstream::start().await.uri();
+    check(&send(&transport(), &uri).await.unwrap_err(), Kind::Connect, Sent::Nothing);
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_has_seen_nothing() {
+    let error = send(&transport(), "http://no..where/").await.unwrap_err();
+    check(&error, Kind::Resolve, Sent::Nothing);
+    assert!(!error.to_string().contains("where"));
+}
+
+#[tokio::test]
+async fn a_silent_upstream_may_have_seen_the_request() {
+    let error = fault(Settings::default(), BRIEF, |mut stream| async move {
+        request(&mut stream).await;
+        stream
+    });
+    check(&error.await, Kind::Timeout, Sent::Maybe);
+}
+
+#[tokio::test]
+async fn an_upstream_that_closes_before_the_head_may_have_seen_the_request() {
+    for text in ["", "HTTP/1.1 20", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n"] {
+        let error = fault(Settings::default(), AMPLE, |mut stream| async move { answer(&mut stream, text).await });
+        check(&error.await, Kind::Closed, Sent::Maybe);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_http_is_told_apart() {
+    for text in ["SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok"] {
+        let error = fault(Settings::default(), AMPLE, |mut stream| async move {
+            answer(&mut stream, text).await;
+            stream
+        });
+        check(&error.await, Kind::Protocol, Sent::Maybe);
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_headers_is_refused() {
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: 1\r\n".repeat(101));
+    let wide = format!("HTTP/1.1 200 OK\r\na: {}", "1".repeat(70 * 1024));
+    for text in [&many, &wide] {
+        let error = fault(Settings::default(), AMPLE, |mut stream| async move {
+            answer(&mut stream, text).await;
+            stream
+        });
+        check(&error.await, Kind::HeadTooLarge, Sent::Maybe);
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_takes_no_more_of_the_request_runs_into_a_limit() {
+    let upstream = Upstream::start().await;
+    let transport = Transport::new(Settings { write_timeout: BRIEF, ..Settings::default() }).unwrap();
+    let request = Request::post(upstream.uri()).body(Bytes::from(vec![0; 32 << 20]).into()).unwrap();
+    let (_open, answer) = tokio::join!(upstream.accept(), transport.send(request, soon()));
+    let error = answer.unwrap_err();
+    check(&error, Kind::Timeout, Sent::Maybe);
+    assert!(error.source.is_some(), "the deadline has no cause, and this limit comes long before it");
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_closes_its_connection_at_once() {
+    // Before the head.
+    let (upstream, transport) = (Upstream::start().await, transport());
+    let uri = upstream.uri();
+    let mut stream = tokio::select! {
+        _ = send(&transport, &uri) => unreachable!("nobody answers"),
+        stream = async {
+            let mut stream = upstream.accept().await;
+            request(&mut stream).await;
+            stream
+        } => stream,
+    };
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+
+    // Inside the body.
+    let half = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
+    let (mut stream, response) = tokio::join!(upstream.answer(half), send(&transport, &uri));
+    let mut body = response.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    drop(body);
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(transport.0.pool.len(), 0);
+}

@@ -1,0 +1,148 @@
+//! TLS: whom it trusts, and that answers are as large and as whole as without it.
+
+use std::net::SocketAddr;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::server::TlsStream;
+
+use super::*;
+
+/// A root of the test's own, and a server for one name under it.
+struct Secure {
+    upstream: Upstream,
+    acceptor: TlsAcceptor,
+    root: CertificateDer<'static>,
+}
+
+impl Secure {
+    async fn start(name: &str) -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let leaf = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+            .unwrap();
+        // The server would rather speak something else, and must not be let.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let (acceptor, root) = (TlsAcceptor::from(Arc::new(config)), issuer.der().clone());
+        Self { upstream: Upstream::start().await, acceptor, root }
+    }
+
+    fn uri(&self, name: &str) -> String {
+        let address: SocketAddr = self.upstream.0.local_addr().unwrap();
+        format!("https://{name}:{}/v1/images", address.port())
+    }
+
+    async fn accept(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        self.acceptor.accept(self.upstream.accept().await).await
+    }
+
+    fn trusted(&self) -> Transport {
+        Transport::new(Settings { extra_roots: vec![self.root.clone()], ..Settings::default() }).unwrap()
+    }
+}
+
+/// The sizes of an answer's frames.
+async fn frames(transport: &Transport, uri: &str) -> Vec<usize> {
+    let (mut body, mut sizes) = (send(transport, uri).await.unwrap().into_body(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let data = frame.unwrap().into_data().unwrap();
+        assert!(data.iter().all(|byte| *byte == b'x'));
+        sizes.push(data.len());
+    }
+    sizes
+}
+
+#[tokio::test]
+async fn a_trusted_upstream_answers_whole_and_is_asked_again() {
+    let (secure, length) = (Secure::start("localhost").await, 3 << 20);
+    let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
+    let server = async {
+        let mut stream = secure.accept().await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+        assert_eq!(stream.get_ref().1.server_name(), Some("localhost"));
+        for _ in 0..2 {
+            request(&mut stream).await;
+            stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n").as_bytes()).await.unwrap();
+            stream.write_all(&vec![b'x'; length]).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+        stream
+    };
+    let client = async {
+        let (one, two) = (frames(&transport, &uri).await, frames(&transport, &uri).await);
+        assert_eq!((one.iter().sum(), two.iter().sum(), transport.0.pool.len()), (length, length, 1));
+        let largest = one.into_iter().chain(two).max().unwrap();
+        println!("the largest frame {largest}");
+        assert!(largest > 16 * 1024, "more than one record: {largest}");
+    };
+    let _open = tokio::join!(server, client);
+}
+
+#[tokio::test]
+async fn an_untrusted_upstream_sees_nothing() {
+    let secure = Secure::start("localhost").await;
+    // An unknown root, and a name that is not the certificate's.
+    for (transport, name) in [(transport(), "localhost"), (secure.trusted(), "127.0.0.1")] {
+        let uri = secure.uri(name);
+        let (seen, answer) = tokio::join!(secure.accept(), send(&transport, &uri));
+        let error = answer.unwrap_err();
+        assert_eq!((error.kind, error.sent), (Kind::Tls, Sent::Nothing));
+        assert!(!error.to_string().contains("localhost"));
+        assert!(seen.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_stalls_or_breaks_off_has_sent_nothing() {
+    let upstream = Upstream::start().await;
+    let uri = upstream.uri().replace("http:", "https:");
+    let tls_timeout = Duration::from_millis(50);
+    let transport = Transport::new(Settings { tls_timeout, ..Settings::default() }).unwrap();
+    let (_open, answer) = tokio::join!(upstream.accept(), send(&transport, &uri));
+    let error = answer.unwrap_err();
+    assert_eq!((error.kind, error.sent), (Kind::Timeout, Sent::Nothing));
+
+    let ((), answer) = tokio::join!(async { drop(upstream.accept().await) }, send(&transport, &uri));
+    let error = answer.unwrap_err();
+    assert_eq!((error.kind, error.sent), (Kind::Tls, Sent::Nothing));
+}
+
+#[tokio::test]
+async fn an_end_without_a_farewell_is_a_truncated_body() {
+    let secure = Secure::start("localhost").await;
+    let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
+    let server = async {
+        let mut stream = secure.accept().await.unwrap();
+        request(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
+        stream.flush().await.unwrap();
+    };
+    let ((), body) = tokio::join!(server, fetch(&transport, &uri));
+    assert_eq!(body.unwrap_err().cut, Cut::Truncated);
+}
+
+#[tokio::test]
+async fn a_session_closed_while_idle_costs_no_request() {
+    let secure = Secure::start("localhost").await;
+    let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
+    for _ in 0..10 {
+        let server = async {
+            let mut stream = secure.accept().await.unwrap();
+            request(&mut stream).await;
+            stream.write_all(OK.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        };
+        let ((), body) = tokio::join!(server, fetch(&transport, &uri));
+        assert_eq!(body.unwrap(), "ok");
+    }
+}

@@ -1,0 +1,109 @@
+//! The bytes of one connection as the HTTP reader sees them: plain or TLS, and never more than there is room for.
+//!
+//! Decides: how much is read at once.
+//! Refuses to know: HTTP.
+//! Rules: large frames go on whatever the scheme; a TLS record is at most 16 KiB, and the session beneath gathers records
+//! until the buffer is full or nothing is left, which a test holds it to.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::client::TlsStream;
+
+use super::budget::Tally;
+use super::socket::Socket;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) enum Wire {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+/// Both ways of a connection, whatever it is made of.
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
+// === impl Wire ===
+
+impl Wire {
+    /// Starts an exchange, or with nothing ends the last one.
+    pub(super) fn assign(&mut self, tally: Option<Arc<Tally>>) {
+        match self {
+            Self::Plain(socket) => socket.assign(tally),
+            Self::Tls(stream) => stream.get_mut().0.assign(tally),
+        }
+    }
+
+    /// Whether nothing has come on an idle connection, not even its end.
+    pub(super) fn is_quiet(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.is_quiet(),
+            // A session that wants to read holds no plain text that nobody asked for.
+            Self::Tls(stream) => stream.get_ref().1.wants_read() && stream.get_ref().0.is_quiet(),
+        }
+    }
+
+    fn duplex(&mut self) -> Pin<&mut dyn Duplex> {
+        match self {
+            Self::Plain(socket) => Pin::new(socket),
+            Self::Tls(stream) => Pin::new(&mut **stream),
+        }
+    }
+
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
+        socket.tally().map_or(Poll::Ready(usize::MAX), |tally| tally.poll_room(cx))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let room = ready!(this.poll_room(cx));
+        if room >= buf.remaining() {
+            return this.duplex().poll_read(cx, buf);
+        }
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(room));
+        ready!(this.duplex().poll_read(cx, &mut part))?;
+        let count = part.filled().len();
+        buf.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().duplex().poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().duplex().poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().duplex().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().duplex().poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,15 @@
+//! What is true of images anywhere: pixel sizes and their four rules, file formats, and what the first bytes of a file
+//! tell.
+//!
+//! This room is pure: the SDK, the server and the command line share it, and it reads nothing but what it is given.
+//! It carries the size rules 1 to 4 of the specification; their numbers stand in `openapi/gateway.json`.
+
+mod format;
+#[cfg(feature = "gateway")]
+mod probe;
+mod size;
+
+pub use format::Format;
+#[cfg(feature = "gateway")]
+pub(crate) use probe::{Facts, probe};
+pub use size::{Size, SizeError, SizeRequest};

@@ -1,0 +1,64 @@
+//! The file formats an image can be delivered in.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The file format of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Portable Network Graphics: lossless, the default.
+    #[default]
+    Png,
+    /// JPEG: lossy, for photographs and drafts.
+    Jpeg,
+    /// WebP: lossy here, smaller than JPEG at the same quality.
+    Webp,
+}
+
+// === impl Format ===
+
+impl Format {
+    /// The word used on the wire: `png`, `jpeg` or `webp`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpeg",
+            Self::Webp => "webp",
+        }
+    }
+
+    /// The usual ending of a file name, without the dot: `png`, `jpg` or `webp`.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpg",
+            Self::Webp => "webp",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The word is not one of `png`, `jpeg` and `webp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected png, jpeg or webp")]
+pub struct UnknownFormat;
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        match text {
+            "png" => Ok(Self::Png),
+            "jpeg" => Ok(Self::Jpeg),
+            "webp" => Ok(Self::Webp),
+            _ => Err(UnknownFormat),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    all(feature = "gateway", not(feature = "cli")),
+    expect(dead_code, unused_imports, reason = "the program is what starts the gateway")
+)]
+
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "gateway")]
+mod error;
+#[cfg(feature = "gateway")]
+mod gateway;
+pub mod image;
+pub mod tables;
+mod wire;
+
+#[cfg(feature = "client")]
+pub use client::Client;
+#[cfg(feature = "gateway")]
+#[doc(hidden)]
+pub use wire::served_description;
+pub use wire::{Bounded, OutOfBounds, types};

@@ -1,0 +1,7 @@
+//! The program `imagate`. Everything it does is in the library, where it can be tested.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    imagate::cli::main()
+}

@@ -1,0 +1,120 @@
+//! The constant tables which `build.rs` writes from the documents, and the documents themselves.
+//!
+//! Decides only the form of a row; every number and every word stands in `openapi/gateway.json` and nowhere else.
+//! Refuses to know what the limits are for: the rooms that enforce them name them.
+
+/// The document of the public API, as it stands in the repository.
+pub const OPENAPI: &str = include_str!("../openapi/gateway.json");
+
+/// The schema of the skills registry manifest, as it stands in the repository.
+pub const MANIFEST_SCHEMA: &str = include_str!("../schemas/skills-registry.schema.json");
+
+include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+
+/// A limit of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The name, also of the constant, which is in capitals.
+    pub name: &'static str,
+    /// How many units.
+    pub value: u64,
+    /// What is counted.
+    pub unit: &'static str,
+    /// What is limited.
+    pub applies_to: &'static str,
+    /// Where the number comes from.
+    pub source: &'static str,
+}
+
+/// An operation of the public API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The `operationId`, which is also the name of the method that serves it.
+    pub id: &'static str,
+    /// The HTTP method in capitals.
+    pub method: &'static str,
+    /// The path with its parameters in braces.
+    pub path: &'static str,
+    /// Whether the answer can be a stream of events.
+    pub streams: bool,
+}
+
+/// A row of the error table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRow {
+    /// `error.code`.
+    pub code: &'static str,
+    /// `error.type`.
+    pub kind: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// The message, where the error has nothing more to tell.
+    pub message: &'static str,
+    /// Whether sending the same request again can help; nothing where that depends on the reason.
+    pub should_retry: Option<bool>,
+    /// How it comes about.
+    pub cause: &'static str,
+    /// What the caller can do.
+    pub action: &'static str,
+    /// The finer words that may stand beside the code.
+    pub reasons: &'static [ReasonRow],
+}
+
+/// A finer word beside an error code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReasonRow {
+    /// `error.reason`.
+    pub reason: &'static str,
+    /// Whether sending the same request again can help; nothing where that depends on the case.
+    pub should_retry: Option<bool>,
+    /// How it comes about.
+    pub cause: &'static str,
+}
+
+/// A field of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The name in JSON and in a form.
+    pub name: &'static str,
+    /// Whether it must be there.
+    pub required: bool,
+    /// Whether `null` stands for an absent value.
+    pub nullable: bool,
+    /// What the value must be.
+    pub kind: Kind,
+}
+
+/// What the value of a field must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text {
+        /// The least number of characters.
+        min: u64,
+        /// The greatest number of characters.
+        max: u64,
+    },
+    /// A whole number.
+    Integer {
+        /// The least value.
+        min: i64,
+        /// The greatest value.
+        max: i64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// True or false.
+    Boolean,
+    /// A pixel size or `auto`.
+    Size,
+    /// A list of images.
+    Images,
+    /// One image.
+    Image,
+}
+
+/// The row of this name, if the table has it.
+#[must_use]
+pub fn field(table: &'static [Field], name: &str) -> Option<&'static Field> {
+    table.iter().find(|field| field.name == name)
+}

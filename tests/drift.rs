@@ -1,0 +1,48 @@
+//! The documents and the code say the same: one check for each way in which they could part.
+//!
+//! Each check is a function from two sides to a list of differences, so that it can be shown to fail: beside every
+//! test that finds nothing stands one that changes a side and reads the difference.
+#![cfg(feature = "gateway")]
+
+#[path = "drift/difference.rs"]
+mod difference;
+#[path = "drift/errors.rs"]
+mod errors;
+#[path = "drift/fresh.rs"]
+mod fresh;
+#[path = "drift/limits.rs"]
+mod limits;
+#[path = "drift/served.rs"]
+mod served;
+#[path = "drift/values.rs"]
+mod values;
+
+// The error codes are compiled into this test from their own file, which looks for the tables here.
+use imagate::tables;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
+}
+
+/// The document of the public API.
+fn document() -> Value {
+    serde_json::from_str(tables::OPENAPI).expect("the document is JSON")
+}
+
+/// Nothing differs.
+#[track_caller]
+fn assert_none(differences: &[String]) {
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Something differs, and the line that says so names the place.
+#[track_caller]
+fn assert_names(differences: &[String], place: &str) {
+    let named = differences.iter().any(|line| line.contains(place));
+    assert!(named, "no line names '{place}':\n{}", differences.join("\n"));
+}

@@ -1,0 +1,96 @@
+//! Every error code in the code stands in the document with its status and type, and the other way round.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::difference::differences;
+use crate::{assert_names, assert_none, document};
+
+/// The codes of the gateway, from the file in which it keeps them.
+#[path = "../../src/error/code.rs"]
+#[expect(dead_code, reason = "the gateway uses the rest")]
+mod code;
+
+/// The error table of the document, as code and status and type.
+fn documented(document: &Value) -> Value {
+    let rows = document["x-imagate-errors"].as_array().into_iter().flatten();
+    rows.map(|row| (word(&row["code"]), json!({ "status": row["status"], "type": row["type"] }))).collect()
+}
+
+/// The same of the code.
+fn coded() -> Value {
+    let rows = code::Code::ALL.iter();
+    rows.map(|code| (code.as_str().to_owned(), json!({ "status": code.status(), "type": code.kind() }))).collect()
+}
+
+/// What the two components that list words leave out, or add to, the error table.
+fn words(document: &Value) -> Vec<String> {
+    let rows: Vec<&Value> = document["x-imagate-errors"].as_array().into_iter().flatten().collect();
+    let reasons = rows.iter().flat_map(|row| row["reasons"].as_array().into_iter().flatten());
+    let mut lines = Vec::new();
+    lines.extend(unlike(document, "ErrorCode", rows.iter().map(|row| word(&row["code"]))));
+    lines.extend(unlike(document, "ErrorType", rows.iter().map(|row| word(&row["type"]))));
+    lines.extend(unlike(document, "ErrorReason", reasons.map(|row| word(&row["reason"]))));
+    lines
+}
+
+fn unlike(document: &Value, component: &str, table: impl Iterator<Item = String>) -> Vec<String> {
+    let listed = document["components"]["schemas"][component]["enum"].as_array().into_iter().flatten();
+    let (listed, table): (BTreeSet<String>, BTreeSet<String>) = (listed.map(word).collect(), table.collect());
+    let line = |word: &String| format!("{component}: '{word}' stands only in one of the component and the error table");
+    listed.symmetric_difference(&table).map(line).collect()
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn check(document: &Value) -> Vec<String> {
+    let mut lines = differences(&documented(document), &coded());
+    lines.extend(words(document));
+    lines
+}
+
+fn row<'a>(document: &'a mut Value, code: &str) -> &'a mut Value {
+    let rows = document["x-imagate-errors"].as_array_mut().unwrap();
+    rows.iter_mut().find(|row| row["code"] == code).unwrap()
+}
+
+#[test]
+fn every_error_code_stands_in_the_document_and_the_other_way_round() {
+    assert_none(&check(&document()));
+}
+
+#[test]
+fn every_error_without_more_to_tell_has_a_message() {
+    for code in code::Code::ALL {
+        assert!(!code.message().is_empty() && code.message() != "The request failed", "{}", code.as_str());
+    }
+}
+
+#[test]
+fn a_code_that_only_the_document_knows_is_seen() {
+    let mut changed = document();
+    row(&mut changed, "upstream_error")["code"] = json!("upstream_fault");
+    let found = check(&changed);
+    assert_names(&found, "upstream_fault: only in the document");
+    assert_names(&found, "upstream_error: only in the code");
+    assert_names(&found, "ErrorCode: 'upstream_fault'");
+}
+
+#[test]
+fn another_status_is_seen() {
+    let mut changed = document();
+    row(&mut changed, "request_too_large")["status"] = json!(400);
+    assert_names(&check(&changed), "request_too_large › status: document=400 code=413");
+}
+
+#[test]
+fn a_reason_that_no_component_lists_is_seen() {
+    let mut changed = document();
+    row(&mut changed, "upstream_error")["reasons"][0]["reason"] = json!("refused");
+    let found = check(&changed);
+    assert_names(&found, "ErrorReason: 'refused'");
+    assert_names(&found, "ErrorReason: 'content_refused'");
+}

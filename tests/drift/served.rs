@@ -1,0 +1,183 @@
+//! What dropshot says that the generated trait serves is what the document says.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::difference::differences;
+use crate::{assert_names, assert_none, document};
+
+/// Something that the document says and dropshot cannot: why, and how the document looks without it.
+struct Exception {
+    reason: &'static str,
+    take: fn(&mut Value),
+}
+
+/// Every known way in which the served description is poorer, and nothing else.
+const EXCEPTIONS: [Exception; 2] = [
+    Exception {
+        reason: "dropshot describes every form as one binary text, and a body in one encoding only",
+        take: |document| {
+            document["paths"]["/v1/images/edits"]["post"]["requestBody"]["content"] =
+                json!({ "multipart/form-data": { "schema": { "type": "string", "format": "binary" } } });
+        },
+    },
+    Exception {
+        reason: "dropshot describes one content type for each answer, so the events of a stream are left out",
+        take: |document| {
+            for operation in operations_mut(document) {
+                if let Some(content) = operation.pointer_mut("/responses/200/content").and_then(Value::as_object_mut) {
+                    content.remove("text/event-stream");
+                }
+            }
+        },
+    },
+];
+
+fn operations_mut(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
+    paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut)
+}
+
+/// The parts of a description that clients depend on.
+fn project(document: &Value) -> Value {
+    let mut operations = Map::new();
+    for (path, item) in document["paths"].as_object().into_iter().flatten() {
+        for (method, operation) in item.as_object().into_iter().flatten() {
+            operations.insert(format!("{} {path}", method.to_uppercase()), project_operation(document, operation));
+        }
+    }
+    let mut schemas = BTreeMap::new();
+    for operation in operations.values() {
+        reach(document, operation, &mut schemas);
+    }
+    json!({ "operations": operations, "schemas": schemas })
+}
+
+fn project_operation(document: &Value, operation: &Value) -> Value {
+    let mut answers = Map::new();
+    for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
+        answers.insert(status.clone(), schemas_by_type(target(document, answer)));
+    }
+    let parameters: Vec<Value> = operation["parameters"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|parameter| {
+            let column = |name: &str| parameter[name].clone();
+            json!({ "in": column("in"), "name": column("name"), "required": column("required"), "schema": column("schema") })
+        })
+        .collect();
+    json!({
+        "operationId": operation["operationId"],
+        "summary": operation["summary"],
+        "tags": operation["tags"],
+        "parameters": parameters,
+        "required": operation["requestBody"]["required"],
+        "request": schemas_by_type(&operation["requestBody"]),
+        "answers": answers,
+    })
+}
+
+fn schemas_by_type(holder: &Value) -> Value {
+    let content = holder["content"].as_object().into_iter().flatten();
+    content.map(|(name, content)| (name.clone(), content["schema"].clone())).collect::<Map<_, _>>().into()
+}
+
+fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    let reference = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+    reference.and_then(|pointer| document.pointer(pointer)).unwrap_or(value)
+}
+
+/// Adds every component that `value` leads to.
+fn reach(document: &Value, value: &Value, schemas: &mut BTreeMap<String, Value>) {
+    if let Some(name) = value["$ref"].as_str().and_then(|text| text.strip_prefix("#/components/schemas/")) {
+        if !schemas.contains_key(name) {
+            let schema = &document["components"]["schemas"][name];
+            schemas.insert(name.to_owned(), sorted(schema.clone()));
+            reach(document, schema, schemas);
+        }
+        return;
+    }
+    match value {
+        Value::Object(members) => members.values().for_each(|member| reach(document, member, schemas)),
+        Value::Array(items) => items.iter().for_each(|item| reach(document, item, schemas)),
+        _ => {}
+    }
+}
+
+/// The order of `required` says nothing.
+fn sorted(mut schema: Value) -> Value {
+    if let Some(required) = schema["required"].as_array_mut() {
+        required.sort_by_key(ToString::to_string);
+    } else if let Some(members) = schema.as_object_mut() {
+        members.remove("required");
+    }
+    schema
+}
+
+fn served() -> Value {
+    imagate::served_description().expect("the trait describes itself")
+}
+
+/// The differences that no exception explains.
+fn unexplained<'a>(mut document: Value, exceptions: impl IntoIterator<Item = &'a Exception>) -> Vec<String> {
+    for exception in exceptions {
+        (exception.take)(&mut document);
+    }
+    differences(&project(&document), &project(&served()))
+}
+
+#[test]
+fn the_gateway_serves_what_the_document_says() {
+    assert_none(&unexplained(document(), &EXCEPTIONS));
+}
+
+#[test]
+fn every_exception_is_still_needed() {
+    for left_out in &EXCEPTIONS {
+        let others = EXCEPTIONS.iter().filter(|exception| !std::ptr::eq(*exception, left_out));
+        assert!(!unexplained(document(), others).is_empty(), "no longer needed: {}", left_out.reason);
+    }
+}
+
+#[test]
+fn another_operation_id_is_seen() {
+    let mut changed = document();
+    changed["paths"]["/v1/images/generations"]["post"]["operationId"] = json!("createImage");
+    let place = r#"POST /v1/images/generations › operationId: document="createImage" code="create_image""#;
+    assert_names(&unexplained(changed, &EXCEPTIONS), place);
+}
+
+#[test]
+fn another_path_is_seen_from_both_sides() {
+    let mut changed = document();
+    let item = changed["paths"]["/v1/models"].take();
+    changed["paths"].as_object_mut().unwrap().remove("/v1/models");
+    changed["paths"]["/v1/all-models"] = item;
+    let found = unexplained(changed, &EXCEPTIONS);
+    assert_names(&found, "GET /v1/all-models: only in the document");
+    assert_names(&found, "GET /v1/models: only in the code");
+}
+
+#[test]
+fn another_bound_is_seen() {
+    let mut changed = document();
+    changed["components"]["schemas"]["ImageCount"]["maximum"] = json!(99);
+    assert_names(&unexplained(changed, &EXCEPTIONS), "schemas › ImageCount › maximum: document=99 code=");
+}
+
+#[test]
+fn another_answer_is_seen() {
+    let mut changed = document();
+    changed["paths"]["/v1/models"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"] =
+        json!("#/components/schemas/Model");
+    assert_names(&unexplained(changed, &EXCEPTIONS), "GET /v1/models › answers › 200 › application/json › $ref");
+}
+
+#[test]
+fn another_parameter_is_seen() {
+    let mut changed = document();
+    changed["paths"]["/v1/models/{model}"]["get"]["parameters"][0]["name"] = json!("id");
+    assert_names(&unexplained(changed, &EXCEPTIONS), "parameters[0] › name");
+}

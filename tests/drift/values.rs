@@ -1,0 +1,175 @@
+//! For every component of the document, good and bad values get the same verdict from the schema and from the type.
+//!
+//! The schema speaks through jsonschema, the type through serde. The values stand in `values.json`:
+//! `good` and `bad` ones on which both agree, and, each with its reason, those that only the type refuses
+//! (`stricter`) or only the schema (`laxer`). `{"$good": "Name"}` stands for the first good value of that component.
+
+use imagate::types;
+use jsonschema::Validator;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::{assert_names, assert_none, document};
+
+/// One function for each type: does it read this JSON?
+macro_rules! components {
+    ($($name:ident)*) => {
+        fn reader(name: &str) -> Option<fn(&str) -> bool> {
+            match name {
+                $(stringify!($name) => Some(reads::<types::$name>),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+components! {
+    AgentModel Background ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType Image ImageAction ImageCount
+    ImageEditCompletedEvent ImageEditEvent ImageEditForm ImageEditPartialImageEvent ImageEditRequest
+    ImageGenerationCall ImageGenerationCallStatus ImageGenerationCompletedEvent ImageGenerationEvent
+    ImageGenerationPartialImageEvent ImageGenerationRequest ImageGenerationTool ImageInputTokensDetails ImageModel
+    ImageOutputTokensDetails ImageReference ImageSize ImageUrl ImageUsage ImagesResponse InputFidelity ListObject
+    Model ModelList ModelObject Moderation OutputCompression OutputFormat PartialImages Prompt Quality
+    ResolvedBackground ResolvedQuality Response ResponseCompletedEvent ResponseContentPart
+    ResponseContentPartAddedEvent ResponseContentPartDoneEvent ResponseCreatedEvent ResponseError ResponseEvent
+    ResponseFailedEvent ResponseFormat ResponseImageCallCompletedEvent ResponseImageCallGeneratingEvent
+    ResponseImageCallInProgressEvent ResponseImageCallPartialImageEvent ResponseInProgressEvent
+    ResponseIncompleteEvent ResponseInput ResponseInputItem ResponseInputTokensDetails ResponseObject
+    ResponseOutputItem ResponseOutputItemAddedEvent ResponseOutputItemDoneEvent ResponseOutputTextDeltaEvent
+    ResponseOutputTextDoneEvent ResponseOutputTokensDetails ResponseRequest ResponseTool ResponseToolUsage
+    ResponseUsage StreamErrorEvent
+}
+
+fn reads<T: DeserializeOwned>(json: &str) -> bool {
+    serde_json::from_str::<T>(json).is_ok()
+}
+
+/// What both sides are expected to say: first the schema, then the type.
+const VERDICTS: [(&str, bool, bool); 4] =
+    [("good", true, true), ("bad", false, false), ("stricter", true, false), ("laxer", false, true)];
+
+fn values() -> Value {
+    serde_json::from_str(include_str!("values.json")).expect("the values are JSON")
+}
+
+fn check(document: &Value, values: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    let components = document["components"]["schemas"].as_object().expect("there are components");
+    for name in values.as_object().into_iter().flat_map(Map::keys).filter(|name| !components.contains_key(*name)) {
+        lines.push(format!("{name}: has values, and is no component"));
+    }
+    for name in components.keys() {
+        lines.extend(check_component(document, values, name));
+    }
+    lines
+}
+
+fn check_component(document: &Value, values: &Value, name: &str) -> Vec<String> {
+    let Some(reader) = reader(name) else {
+        return vec![format!("{name}: this component is not in the list of types")];
+    };
+    let validator = validator(document, name);
+    let mut lines = Vec::new();
+    for (group, by_schema, by_type) in VERDICTS {
+        let group_values: Vec<Value> = values[name][group].as_array().cloned().unwrap_or_default();
+        if group_values.is_empty() && by_schema == by_type {
+            lines.push(format!("{name}: no {group} value"));
+        }
+        for entry in group_values {
+            let value = expand(values, if by_schema == by_type { &entry } else { &entry["value"] });
+            let found = (validator.is_valid(&value), reader(&value.to_string()));
+            if found != (by_schema, by_type) {
+                let text: String = value.to_string().chars().take(200).collect();
+                lines.push(format!("{name}: {group} value {text}: schema={} type={}", found.0, found.1));
+            }
+        }
+    }
+    lines
+}
+
+/// Puts the value of another component in the place of its name.
+fn expand(values: &Value, value: &Value) -> Value {
+    match value {
+        Value::Object(members) => match members.get("$good").and_then(Value::as_str) {
+            Some(name) => expand(values, &values[name]["good"][0]),
+            None => members.iter().map(|(name, member)| (name.clone(), expand(values, member))).collect(),
+        },
+        Value::Array(items) => items.iter().map(|item| expand(values, item)).collect(),
+        _ => value.clone(),
+    }
+}
+
+fn validator(document: &Value, name: &str) -> Validator {
+    let mut components = document["components"].clone();
+    plain(&mut components);
+    let schema = json!({ "allOf": [{ "$ref": format!("#/components/schemas/{name}") }], "components": components });
+    jsonschema::draft7::new(&schema).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// `nullable` is a word of OpenAPI; JSON Schema says the same in another way.
+fn plain(schema: &mut Value) {
+    if let Some(members) = schema.as_object_mut() {
+        members.values_mut().for_each(plain);
+        if members.remove("nullable") == Some(Value::Bool(true)) {
+            *schema = json!({ "anyOf": [{ "type": "null" }, schema.take()] });
+        }
+    } else if let Some(items) = schema.as_array_mut() {
+        items.iter_mut().for_each(plain);
+    }
+}
+
+#[test]
+fn schema_and_type_agree_on_every_value() {
+    assert_none(&check(&document(), &values()));
+}
+
+#[test]
+fn every_disagreement_has_a_reason() {
+    for (name, groups) in values().as_object().unwrap() {
+        for group in ["stricter", "laxer"] {
+            for entry in groups[group].as_array().into_iter().flatten() {
+                assert!(entry["why"].as_str().is_some_and(|why| !why.is_empty()), "{name}: {entry}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tightened_schema_is_seen() {
+    let mut changed = document();
+    changed["components"]["schemas"]["ImageCount"]["maximum"] = json!(4);
+    let found = check(&changed, &values());
+    assert_names(&found, "ImageCount: good value 10: schema=false type=true");
+}
+
+#[test]
+fn a_loosened_schema_is_seen() {
+    let mut changed = document();
+    changed["components"]["schemas"]["Quality"]["enum"].as_array_mut().unwrap().push(json!("hd"));
+    assert_names(&check(&changed, &values()), "Quality: bad value \"hd\": schema=true type=false");
+}
+
+#[test]
+fn a_field_that_is_no_longer_required_is_seen() {
+    let mut changed = document();
+    changed["components"]["schemas"]["ImageGenerationRequest"]["required"] = json!(["model"]);
+    let place = r#"ImageGenerationRequest: bad value {"model":"gpt-image-2"}: schema=true type=false"#;
+    assert_names(&check(&changed, &values()), place);
+}
+
+#[test]
+fn a_component_without_values_is_seen() {
+    let mut fewer = values();
+    fewer["Prompt"]["bad"] = json!([]);
+    fewer.as_object_mut().unwrap().remove("Model");
+    let found = check(&document(), &fewer);
+    assert_names(&found, "Prompt: no bad value");
+    assert_names(&found, "Model: no good value");
+}
+
+#[test]
+fn a_component_without_a_type_is_seen() {
+    let mut changed = document();
+    changed["components"]["schemas"]["Sketch"] = json!({ "type": "string" });
+    assert_names(&check(&changed, &values()), "Sketch: this component is not in the list of types");
+}

@@ -1,0 +1,222 @@
+//! What happens before a rule is looked at: the key, then the size, type and framing of the body.
+//!
+//! Every refusal here must cost the upstream nothing, and a bad key must be refused before a body byte is read.
+
+use serde_json::json;
+
+use crate::kit::{Answer, Call, FakeUpstream, Gateway, request};
+
+/// The cap of a JSON body.
+const CAP: usize = 1 << 20;
+
+#[track_caller]
+fn check_401(answer: &Answer) {
+    let error = answer.error(401);
+    let expected =
+        json!({"message": "Invalid API key", "type": "authentication_error", "param": null, "code": "INVALID_API_KEY"});
+    assert_eq!(error, expected);
+    assert_eq!(answer.should_retry(), Some("false"));
+    assert!(answer.header("www-authenticate").is_some_and(|value| value.starts_with("Bearer")), "{:?}", answer.headers);
+}
+
+/// The secret with one character changed, so that only its checksum or its hash can tell.
+fn altered(secret: &str, at: usize) -> String {
+    let mut bytes = secret.as_bytes().to_vec();
+    bytes[at] = if bytes[at] == b'a' { b'b' } else { b'a' };
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn every_bad_key_gets_the_same_401_before_the_body_is_read() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let (secret, other) = (gateway.secret(), Gateway::simulated());
+    let jwt = "Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ1c2VyIn0.c2lnbmF0dXJlLXRoYXQtaXMtbm90LW9uZQ";
+    let headers = [
+        None,
+        Some(String::new()),
+        Some("Bearer".to_owned()),
+        Some("Bearer ".to_owned()),
+        Some(secret.to_owned()),
+        Some(format!("Basic {secret}")),
+        Some(format!("Token {secret}")),
+        Some(jwt.to_owned()),
+        Some("Bearer sk-img-nonsense".to_owned()),
+        Some("Bearer sk-proj-abcdefghijklmnopqrstuvwxyz".to_owned()),
+        Some(format!("Bearer {}", altered(secret, secret.len() - 1))),
+        Some(format!("Bearer {}", altered(secret, secret.len() / 2 + 4))),
+        Some(format!("Bearer {secret}x")),
+        Some(format!("Bearer {} {secret}", "x")),
+        Some(format!("Bearer {}", other.secret())),
+        Some(format!("Bearer {}", "k".repeat(20_000))),
+    ];
+    for header in headers {
+        let call = match &header {
+            Some(value) => Call::generation().header("authorization", value),
+            None => Call::generation(),
+        };
+        // Announced, and never sent: an answer shows that nothing waited for it.
+        let answer = call.header("content-type", "application/json").only_promising(50 << 20).send(gateway.address());
+        if header.as_ref().is_some_and(|value| value.len() > 16_000) && answer.status == 431 {
+            continue;
+        }
+        check_401(&answer);
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn a_bad_key_is_told_before_content_type_and_encoding_are() {
+    let gateway = Gateway::simulated();
+    let call = Call::generation()
+        .header("authorization", "Bearer eyJ.eyJ.sig")
+        .header("content-encoding", "zstd")
+        .bytes("\u{28}\u{1}");
+    check_401(&call.send(gateway.address()));
+}
+
+#[test]
+fn a_disabled_key_is_refused_and_comes_back_and_a_deleted_one_does_not() {
+    let gateway = Gateway::simulated();
+    let key = gateway.make_key("second");
+    let (id, secret) = (key["id"].as_str().expect("an id"), key["secret"].as_str().expect("a secret"));
+    let ask = || Call::get("/v1/models").key(secret).send(gateway.address());
+    // A running server may remember a key for a moment, but not longer.
+    let becomes =
+        |status: u16| crate::kit::eventually("the key changed its state", || (ask().status == status).then_some(()));
+    ask().good();
+    gateway.manage(&["key", "disable", id]).good();
+    becomes(401);
+    check_401(&ask());
+    gateway.manage(&["key", "enable", id]).good();
+    becomes(200);
+    gateway.manage(&["key", "delete", id]).good();
+    becomes(401);
+    check_401(&ask());
+    Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).good();
+}
+
+#[test]
+fn the_scheme_is_read_in_any_case_and_the_key_is_trimmed() {
+    let gateway = Gateway::simulated();
+    for scheme in ["bearer", "BEARER", "Bearer  "] {
+        let header = format!("{scheme} {} ", gateway.secret());
+        Call::get("/v1/models").header("authorization", &header).send(gateway.address()).good();
+    }
+}
+
+#[test]
+fn a_body_over_the_cap_is_a_413_as_soon_as_it_is_announced() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let call = || Call::generation().key(gateway.secret()).header("content-type", "application/json");
+    let long = json!({"model": "gpt-image-2", "prompt": "x".repeat(CAP)}).to_string();
+    for answer in [
+        call().only_promising(CAP as u64 + 1).send(gateway.address()),
+        call().only_promising(u64::MAX / 2).send(gateway.address()),
+        call().bytes(long).in_chunks_of(64 << 10).send(gateway.address()),
+    ] {
+        let error = answer.error(413);
+        assert_eq!((&error["type"], &error["code"]), (&json!("invalid_request_error"), &json!("request_too_large")));
+        assert_eq!(answer.should_retry(), Some("false"));
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn a_body_just_under_the_cap_is_read() {
+    let gateway = Gateway::simulated();
+    // Blanks between members are no fault; the cap is on bytes, the prompt's limit on characters.
+    let body = request(json!({})).to_string();
+    let padded = format!("{}{body}", " ".repeat(CAP - body.len()));
+    let call = Call::generation().key(gateway.secret()).header("content-type", "application/json").bytes(padded);
+    call.send(gateway.address()).good();
+}
+
+#[test]
+fn what_is_not_json_by_its_type_is_a_415() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let call = || Call::generation().key(gateway.secret()).bytes(request(json!({})).to_string());
+    for answer in [
+        call().send(gateway.address()),
+        call().header("content-type", "text/plain").send(gateway.address()),
+        call().header("content-type", "application/x-www-form-urlencoded").send(gateway.address()),
+        call().header("content-type", "multipart/form-data; boundary=x").send(gateway.address()),
+        call().header("content-type", "application/json").header("content-encoding", "br").send(gateway.address()),
+    ] {
+        let error = answer.error(415);
+        assert_eq!(
+            (&error["type"], &error["code"]),
+            (&json!("invalid_request_error"), &json!("unsupported_media_type"))
+        );
+        assert_eq!(answer.should_retry(), Some("false"));
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn parameters_of_the_content_type_and_identity_encoding_are_no_fault() {
+    let gateway = Gateway::simulated();
+    let call = || Call::generation().key(gateway.secret()).bytes(request(json!({})).to_string());
+    call().header("content-type", "application/json; charset=utf-8").send(gateway.address()).good();
+    call()
+        .header("content-type", "Application/JSON")
+        .header("content-encoding", "identity")
+        .send(gateway.address())
+        .good();
+}
+
+#[test]
+fn a_chunked_body_and_a_long_query_work() {
+    let gateway = Gateway::simulated();
+    gateway.call(json!({})).in_chunks_of(1).send(gateway.address()).good();
+    gateway.call(json!({"prompt": "é漢🦀".repeat(999)})).in_chunks_of(7).send(gateway.address()).good();
+    let path = format!("/v1/images/generations?trace={}", "t".repeat(500));
+    Call::post(&path).key(gateway.secret()).json(&request(json!({}))).send(gateway.address()).good();
+}
+
+#[test]
+fn expect_continue_is_answered_only_when_the_body_is_wanted() {
+    let gateway = Gateway::simulated();
+    let answer = gateway.call(json!({})).expecting_continue().send(gateway.address());
+    assert!(answer.continued, "100 Continue comes first");
+    answer.good();
+    let refused = Call::generation()
+        .key("sk-img-nonsense")
+        .json(&request(json!({})))
+        .expecting_continue()
+        .send(gateway.address());
+    assert!(!refused.continued, "a body that is not wanted is not asked for");
+    check_401(&refused);
+}
+
+#[test]
+fn headers_that_clients_send_along_are_tolerated_and_stay_here() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let call =
+        gateway.call(json!({})).header("openai-organization", "org-caller").header("openai-project", "proj-caller");
+    let call = call.header("cookie", "caller=1").header("x-stainless-lang", "python").header("openai-beta", "x=1");
+    call.header("x-client-request-id", "mine").header("accept-encoding", "gzip, br").send(gateway.address()).good();
+    let attempt = &upstream.ledger()[0];
+    assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/images/generations"));
+    for header in ["openai-organization", "openai-project", "cookie"] {
+        assert_eq!(attempt.header(header), None, "{header} of the caller went upstream");
+    }
+    assert_eq!(attempt.token, "sk-upstream-only");
+    assert!(attempt.header("user-agent").is_some_and(|agent| agent.starts_with("imagate")), "{:?}", attempt.headers);
+    assert!(attempt.header("accept-encoding").is_none_or(|value| value == "identity"), "{:?}", attempt.headers);
+}
+
+#[test]
+fn request_ids_are_on_every_answer_and_differ() {
+    let gateway = Gateway::simulated();
+    let good = gateway.generate(json!({}));
+    let bad = gateway.generate(json!({"n": 0}));
+    let list = Call::get("/v1/models").send(gateway.address());
+    let ids: std::collections::BTreeSet<_> =
+        [&good, &bad, &list].map(|answer| answer.header("x-request-id").expect("an id")).into();
+    assert_eq!(ids.len(), 3);
+    assert_eq!(gateway.settled(1)[0]["request_id"].as_str(), good.header("x-request-id"));
+}

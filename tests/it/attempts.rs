@@ -1,0 +1,313 @@
+//! What may be tried again, and what may not: classes N, F and X of the money rules, with one account and with several.
+//!
+//! The ledger of the fake upstream is the judge: at most one completed attempt for each request (ONE), and exactly one
+//! record that tells the same story (USE). Class R and the usage limit stand in `refusals`, class O in `relay`.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, FakeUpstream, Gateway};
+
+/// Two accounts at one upstream; `first` is always chosen first.
+fn two(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with("", &[Account::at("first", upstream), Account::at("second", upstream).spare()])
+}
+
+fn three(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with(
+        "",
+        &[
+            Account::at("first", upstream),
+            Account::at("second", upstream).spare(),
+            Account::at("third", upstream).spare(),
+        ],
+    )
+}
+
+/// The tokens of the ledger, in the order in which the attempts came.
+fn called(upstream: &FakeUpstream) -> Vec<String> {
+    upstream.ledger().into_iter().map(|attempt| attempt.token).collect()
+}
+
+/// The one record, which must list these accounts with these classes.
+#[track_caller]
+fn the_record(gateway: &Gateway, expected: &[(&str, Option<&str>)]) -> Value {
+    let records = gateway.settled(1);
+    let [record] = records.as_slice() else { panic!("not exactly one record: {records:#?}") };
+    let attempts = record["attempts"].as_array().expect("attempts");
+    let told: Vec<_> = attempts
+        .iter()
+        .map(|attempt| (attempt["account"].as_str().unwrap_or("?"), attempt["class"].as_str()))
+        .collect();
+    assert_eq!(told, expected, "{record}");
+    record.clone()
+}
+
+#[track_caller]
+fn is_upstream_error(answer: &Answer, reasons: &[&str]) {
+    let error = answer.error(502);
+    let expected =
+        (&json!("Upstream request failed"), &json!("upstream_error"), &json!("upstream_error"), &Value::Null);
+    assert_eq!((&error["message"], &error["type"], &error["code"], &error["param"]), expected);
+    assert!(reasons.contains(&error["reason"].as_str().unwrap_or_default()), "{error}");
+    assert_eq!(answer.header("retry-after"), None);
+}
+
+/// An address where nothing listens.
+fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    format!("http://{}/v1", listener.local_addr().expect("an address"))
+}
+
+#[test]
+fn a_refused_connection_goes_to_another_account() {
+    let upstream = FakeUpstream::start();
+    let gateway =
+        Gateway::with("", &[Account::with_base_url("first", closed_port()), Account::at("second", &upstream).spare()]);
+    gateway.generate(json!({})).good();
+    assert_eq!(called(&upstream), ["sk-upstream-second"]);
+    let record = the_record(&gateway, &[("first", Some("N")), ("second", None)]);
+    assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("second")));
+    assert_eq!(record["usage"], upstream.ledger()[0].usage.clone().expect("usage"));
+}
+
+#[test]
+fn a_refused_connection_with_no_other_account_is_a_502_that_names_nobody() {
+    let base_url = closed_port();
+    let gateway = Gateway::with("", &[Account::with_base_url("lonely", base_url.clone())]);
+    let answer = gateway.generate(json!({}));
+    is_upstream_error(&answer, &["network"]);
+    let text = format!("{:?}{}", answer.headers, answer.text());
+    let port = base_url.trim_end_matches("/v1").rsplit(':').next().expect("a port");
+    for secret in ["lonely", port, "refused", "sk-upstream"] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+    let record = the_record(&gateway, &[("lonely", Some("N"))]);
+    assert_eq!((&record["state"], &record["usage"]), (&json!("failed"), &Value::Null));
+}
+
+#[test]
+fn an_account_that_is_turned_away_leaves_the_request_to_another() {
+    for script in [
+        "status=401",
+        "status=402",
+        "status=403",
+        "status=429",
+        "status=429 retry-after=7",
+        "status=401 body=html",
+        "status=403 body=none",
+    ] {
+        let upstream = FakeUpstream::start();
+        upstream.always("sk-upstream-first", script);
+        let gateway = two(&upstream);
+        gateway.generate(json!({})).good();
+        assert_eq!(called(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{script}");
+        let record = the_record(&gateway, &[("first", Some("N")), ("second", None)]);
+        assert_eq!(record["state"], "succeeded", "{script}");
+    }
+}
+
+#[test]
+fn no_caller_ever_sees_the_status_of_a_dead_account() {
+    for (script, statuses) in [
+        ("status=401", &[502, 503][..]),
+        ("status=402", &[502, 503]),
+        ("status=403", &[502, 503]),
+        ("status=404", &[502, 503]),
+        ("status=429", &[429]),
+        ("status=429 retry-after=4000", &[429]),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = two(&upstream);
+        let answer = gateway.scripted(script);
+        let error = answer.error(answer.status);
+        assert!(statuses.contains(&answer.status), "{script}: {} {error}", answer.status);
+        let wait = answer.header("retry-after").map(|value| value.parse::<u64>().expect("whole seconds"));
+        assert!(wait.is_none_or(|wait| wait <= 60), "{script}: retry-after {wait:?}");
+        if answer.status == 429 {
+            assert_eq!((&error["type"], &error["code"]), (&json!("rate_limit_error"), &json!("rate_limit_exceeded")));
+            assert!(wait.is_some(), "a 429 says when to come back");
+        }
+        assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
+        assert!(upstream.attempts() <= 2, "{script}");
+        assert_eq!(gateway.settled(1).len(), 1, "{script}");
+    }
+}
+
+#[test]
+fn a_stated_server_error_is_tried_once_on_another_account() {
+    for status in [500, 503] {
+        let upstream = FakeUpstream::start();
+        upstream.always("sk-upstream-first", &format!("status={status}"));
+        let gateway = two(&upstream);
+        gateway.generate(json!({})).good();
+        assert_eq!(called(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{status}");
+        the_record(&gateway, &[("first", Some("F")), ("second", None)]);
+    }
+}
+
+#[test]
+fn a_stated_server_error_is_tried_once_and_no_more() {
+    let upstream = FakeUpstream::start();
+    let gateway = three(&upstream);
+    let answer = gateway.scripted("status=500");
+    is_upstream_error(&answer, &["network", "no_image_data"]);
+    assert_eq!(upstream.attempts(), 2, "{:?}", called(&upstream));
+    assert!(!answer.text().contains("upstream-canary"));
+    assert_eq!(gateway.settled(1)[0]["state"], "failed");
+}
+
+#[test]
+fn a_lonely_account_is_not_asked_twice() {
+    for script in ["status=500", "status=503", "status=401"] {
+        let upstream = FakeUpstream::start();
+        upstream.next(script);
+        let gateway = Gateway::before(&upstream);
+        // The upstream would be well again the second time; only another account may be asked, and there is none.
+        let answer = gateway.generate(json!({}));
+        assert!([502, 503].contains(&answer.status), "{script}: {}", answer.status);
+        assert_eq!(upstream.attempts(), 1, "{script}");
+    }
+}
+
+#[test]
+fn an_ambiguous_failure_is_never_tried_again() {
+    for (script, reasons) in [
+        ("status=502 body=text", &["network", "no_image_data"][..]),
+        ("status=502", &["network", "no_image_data"]),
+        ("status=504 body=html", &["network", "no_image_data", "timeout"]),
+        ("status=524 body=html", &["network", "no_image_data", "timeout"]),
+        ("status=520 body=none", &["network", "no_image_data"]),
+        ("status=500 body=html", &["network", "no_image_data"]),
+        ("status=503 body=text", &["network", "no_image_data"]),
+        ("hang-up", &["network"]),
+        ("hang-up how=reset", &["network"]),
+        ("cut=30", &["network", "no_image_data"]),
+        ("cut=30 framing=chunked how=reset", &["network", "no_image_data"]),
+        ("clip=30", &["network", "no_image_data"]),
+        ("body=html", &["no_image_data", "network"]),
+        ("body=html type=application/json", &["no_image_data", "network"]),
+        ("body=none", &["no_image_data", "network"]),
+        ("data=empty", &["no_image_data"]),
+        ("data=null", &["no_image_data"]),
+        ("status=204 body=none", &["no_image_data", "network"]),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = three(&upstream);
+        let answer = gateway.scripted(script);
+        is_upstream_error(&answer, reasons);
+        assert_eq!(answer.should_retry(), Some("false"), "{script}");
+        assert_eq!(upstream.attempts(), 1, "{script}: {:?}", called(&upstream));
+        assert!(!answer.text().contains("<html") && !answer.text().contains("upstream-canary"), "{script}");
+        let record = the_record(&gateway, &[("first", Some("X"))]);
+        assert_eq!(record["state"], "interrupted", "{script}: {record}");
+    }
+}
+
+#[test]
+fn tokens_of_an_answer_without_an_image_are_recorded() {
+    for data in ["empty", "null", "blank", "missing", "none"] {
+        let upstream = FakeUpstream::start();
+        let gateway = two(&upstream);
+        let answer = gateway.scripted(&format!("data={data} tokens=1700"));
+        is_upstream_error(&answer, &["no_image_data"]);
+        assert_eq!(answer.should_retry(), Some("false"), "{data}");
+        assert_eq!(upstream.attempts(), 1, "{data}");
+        let record = &gateway.settled(1)[0];
+        assert_eq!(record["usage"]["output_tokens"], 1700, "{data}: {record}");
+        assert_eq!(record["delivered"], json!([]), "{data}");
+    }
+}
+
+#[test]
+fn a_silent_upstream_is_given_up_at_the_deadline_and_not_tried_elsewhere() {
+    for script in ["stall=head", "stall=body", "stall=middle", "status=500 stall=body"] {
+        let upstream = FakeUpstream::start();
+        let deadlines = "[deadlines]\nconnect = \"1s\"\nstandard = \"1500ms\"\nlarge = \"1500ms\"\n";
+        let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+        let gateway = Gateway::with(deadlines, &accounts);
+        let answer = gateway.scripted(script);
+        if script == "stall=middle" {
+            assert!(answer.status == 502 || !answer.complete, "{script}: {}", answer.status);
+        } else if script.starts_with("stall") {
+            is_upstream_error(&answer, &["timeout"]);
+            assert_eq!(answer.should_retry(), Some("false"), "{script}");
+        } else {
+            answer.error(502);
+        }
+        let tries = if script.starts_with("stall") { 1 } else { 2 };
+        assert!(upstream.attempts() <= tries, "{script}: {:?}", called(&upstream));
+        upstream.wait_until("the gateway has let go", |ledger| ledger.iter().all(|attempt| attempt.peer_left));
+        let state = gateway.settled(1)[0]["state"].clone();
+        assert!(state == "interrupted" || (tries == 2 && state == "failed"), "{script}: {state}");
+        gateway.generate(json!({})).good();
+    }
+}
+
+#[test]
+fn a_redirect_is_never_followed() {
+    let (upstream, target) = (FakeUpstream::start(), FakeUpstream::start());
+    let gateway = Gateway::before(&upstream);
+    for status in [301, 302, 303, 307, 308] {
+        let script = format!("status={status} body=none location=http://{}/v1/images/generations", target.address());
+        let answer = gateway.scripted(&script);
+        assert_eq!(answer.status, 502, "{status}: {:.200}", answer.text());
+        assert_eq!(answer.header("location"), None);
+    }
+    assert_eq!(target.accepted(), 0, "the bearer token would have gone elsewhere");
+    assert_eq!(upstream.attempts(), 5);
+}
+
+#[test]
+fn a_connection_that_was_used_up_is_never_reused_for_another_caller() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.next("surplus=foreign-marker");
+    let poisoned = gateway.generate(json!({}));
+    assert!(!poisoned.text().contains("foreign-marker"));
+    for _ in 0..20 {
+        let answer = gateway.generate(json!({})).good();
+        assert!(answer.get("surplus").is_none(), "{answer:.200}");
+    }
+}
+
+#[test]
+fn over_many_faults_no_request_completes_twice_and_each_has_one_record() {
+    let upstream = FakeUpstream::start();
+    let gateway = three(&upstream);
+    let scripts = [
+        "",
+        "status=401",
+        "status=500",
+        "data=empty",
+        "cut=60%",
+        "lack=40%",
+        "status=524 body=html",
+        "status=400 body=policy",
+        "drip",
+        "hang-up",
+    ];
+    std::thread::scope(|scope| {
+        for lane in 0..4 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                for (at, script) in scripts.iter().enumerate() {
+                    let user = format!("u-{lane}-{at}");
+                    drop(gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "user": user})));
+                }
+            });
+        }
+    });
+    let records = gateway.settled(40);
+    assert_eq!(records.len(), 40);
+    let ledger = upstream.ledger();
+    for record in &records {
+        let user = record["end_user"].as_str().expect("a user");
+        let mine: Vec<_> = ledger.iter().filter(|attempt| attempt.user() == user).collect();
+        let completed = mine.iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count();
+        assert!(completed <= 1, "{user}: {completed} images paid");
+        assert_eq!(records.iter().filter(|other| other["end_user"] == user).count(), 1, "{user}");
+        assert_eq!(record["attempts"].as_array().map(Vec::len), Some(mine.len()), "{record}");
+    }
+}

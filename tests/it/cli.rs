@@ -1,0 +1,246 @@
+//! The command line where no server is needed, or beside one: keys, usage, `generate`, exit codes, configuration errors.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Program, facts};
+
+/// Exit codes: done, failed, wrong usage, wrong configuration.
+const FAILED: Option<i32> = Some(1);
+const USAGE: Option<i32> = Some(2);
+const CONFIG: Option<i32> = Some(64);
+
+fn listed(gateway: &Gateway, id: &str) -> Option<Value> {
+    let printed = gateway.manage(&["key", "list", "--json"]).good().to_owned();
+    let all: Vec<Value> = match serde_json::from_str(&printed) {
+        Ok(Value::Array(all)) => all,
+        // One object per line is a list too.
+        _ => printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect(),
+    };
+    all.into_iter().find(|key| key["id"] == id)
+}
+
+#[test]
+fn a_new_key_is_printed_with_its_secret_and_never_again() {
+    let gateway = Gateway::simulated();
+    let key = gateway.make_key("build server");
+    for field in ["id", "name", "user", "group", "secret", "created_at"] {
+        assert!(key[field].as_str().is_some_and(|value| !value.is_empty()), "{field}: {key}");
+    }
+    assert_eq!((&key["name"], &key["group"]), (&json!("build server"), &json!("default")));
+    let secret = key["secret"].as_str().expect("a secret");
+    assert!(secret.starts_with("sk-img-"));
+    let id = key["id"].as_str().expect("an id");
+    let shown = listed(&gateway, id).expect("the key is listed");
+    assert_eq!(shown["name"], "build server");
+    assert!(!shown.to_string().contains(secret), "{shown}");
+    assert!(!gateway.manage(&["key", "list"]).good().contains(secret));
+}
+
+#[test]
+fn two_keys_of_one_name_are_two_keys() {
+    let gateway = Gateway::simulated();
+    let (first, second) = (gateway.make_key("same"), gateway.make_key("same"));
+    assert!(first["id"] != second["id"] && first["secret"] != second["secret"]);
+}
+
+#[test]
+fn disabling_enabling_and_deleting_an_unknown_key_fails() {
+    let gateway = Gateway::simulated();
+    for action in ["disable", "enable", "delete"] {
+        let done = gateway.manage(&["key", action, "key_nobody"]);
+        assert_eq!(done.code, FAILED, "{action}: {done:#?}");
+        assert!(done.stderr.contains("key_nobody"), "{done:#?}");
+    }
+}
+
+#[test]
+fn keys_made_beside_a_running_server_work_at_once() {
+    let gateway = Gateway::simulated();
+    let key = gateway.make_key("late");
+    Call::get("/v1/models").key(key["secret"].as_str().expect("a secret")).send(gateway.address()).good();
+}
+
+#[test]
+fn usage_is_printed_as_json_lines_and_as_csv_and_for_one_key() {
+    let gateway = Gateway::simulated();
+    let other = gateway.make_key("other");
+    gateway.generate(json!({"user": "a,\"quoted\"\nuser"})).good();
+    Call::generation()
+        .key(other["secret"].as_str().expect("a secret"))
+        .json(&crate::kit::request(json!({})))
+        .send(gateway.address())
+        .good();
+    assert_eq!(gateway.settled(2).len(), 2);
+    let id = other["id"].as_str().expect("an id");
+    let mine = gateway.manage(&["usage", "--json", "--key", id]);
+    let mine: Vec<Value> = mine.good().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(mine.len(), 1);
+    assert_eq!(mine[0]["key"], id);
+    let csv = gateway.manage(&["usage", "--csv"]).good().to_owned();
+    let head = csv.lines().next().expect("a header line");
+    for column in [
+        "request_id",
+        "created_at",
+        "model",
+        "state",
+        "size",
+        "quality",
+        "latency_ms",
+        "account",
+        "group",
+        "user",
+        "key",
+    ] {
+        assert!(head.split(',').any(|name| name == column), "{column}: {head}");
+    }
+    assert!(csv.contains("\"a,\"\"quoted\"\"\nuser\""), "a field with commas, quotes and lines is quoted: {csv}");
+}
+
+#[test]
+fn no_usage_is_no_error() {
+    let gateway = Gateway::simulated();
+    assert_eq!(gateway.manage(&["usage", "--json"]).good(), "");
+}
+
+/// `imagate generate`, with the address and the key in the environment under these names.
+fn generate(gateway: &Gateway, names: [&str; 2], words: &[&str]) -> crate::kit::Done {
+    let program = Program::new(gateway.home()).env(names[0], gateway.base_url()).env(names[1], gateway.secret());
+    program.args(["generate", "three boats"]).args(words).run()
+}
+
+fn files(gateway: &Gateway) -> Vec<String> {
+    let names =
+        std::fs::read_dir(gateway.home()).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn generate_writes_a_file_of_the_size_and_format_asked() {
+    let gateway = Gateway::simulated();
+    let names = [["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], ["OPENAI_BASE_URL", "OPENAI_API_KEY"]];
+    for (names, (file, format)) in
+        names.into_iter().cycle().zip([("a.png", "png"), ("b.jpg", "jpeg"), ("c.webp", "webp")])
+    {
+        let done =
+            generate(&gateway, names, &["--size", "1024x640", "--quality", "low", "--format", format, "-o", file]);
+        done.good();
+        let bytes = std::fs::read(gateway.home().join(file)).expect("the file");
+        assert_eq!(facts(&bytes), (format.to_owned(), "1024x640".to_owned()));
+    }
+    let base_url = gateway.base_url();
+    let by_flag = Program::new(gateway.home())
+        .args(["generate", "a boat", "--base-url", &base_url, "--api-key", gateway.secret(), "-o", "d.png"])
+        .run();
+    by_flag.good();
+    assert!(files(&gateway).contains(&"d.png".to_owned()));
+}
+
+#[test]
+fn our_own_variables_win_over_borrowed_ones() {
+    let gateway = Gateway::simulated();
+    let program = Program::new(gateway.home())
+        .env("IMAGATE_BASE_URL", gateway.base_url())
+        .env("IMAGATE_API_KEY", gateway.secret());
+    let program = program.env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1").env("OPENAI_API_KEY", "sk-other");
+    program.args(["generate", "a boat", "-o", "e.png"]).run().good();
+}
+
+#[test]
+fn a_failed_generate_leaves_no_file_and_says_why() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let before = files(&gateway);
+    for script in ["status=400 body=policy", "cut=60% b64=400000", "lack=3 b64=400000", "data=empty"] {
+        upstream.always("sk-upstream-only", script);
+        let attempts = upstream.attempts();
+        let done = generate(&gateway, ["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], &["-o", "out.png"]);
+        assert_eq!(done.code, FAILED, "{script}: {done:#?}");
+        assert!(!done.stderr.is_empty(), "{script}");
+        assert_eq!(upstream.attempts(), attempts + 1, "{script}: our own client must not pay twice");
+        let mut after = files(&gateway);
+        after.retain(|name| !before.contains(name));
+        assert!(after.is_empty(), "{script}: left behind {after:?}");
+    }
+}
+
+#[test]
+fn a_wrong_key_or_a_dead_address_is_a_failure_without_secrets() {
+    let gateway = Gateway::simulated();
+    let base_url = gateway.base_url();
+    for (base, key) in [(base_url.as_str(), "sk-img-secret-canary"), ("http://127.0.0.1:9/v1", "sk-img-secret-canary")]
+    {
+        let done = Program::new(gateway.home())
+            .args(["generate", "a boat", "--base-url", base, "-o", "x.png"])
+            .env("IMAGATE_API_KEY", key)
+            .run();
+        assert_eq!(done.code, FAILED, "{done:#?}");
+        assert!(!format!("{done:?}").contains("secret-canary"), "{done:#?}");
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let home = TempDir::new().expect("a directory");
+    for words in
+        [&["no-such-command"][..], &["serve", "--no-such-flag"], &["key", "create"], &["generate"], &["key", "disable"]]
+    {
+        let done = Program::new(home.path()).args(words).run();
+        assert_eq!(done.code, USAGE, "{words:?}: {done:#?}");
+    }
+    let size = Program::new(home.path())
+        .args(["generate", "a boat", "--size", "1000x1000", "--base-url", "http://127.0.0.1:9/v1", "--api-key", "k"])
+        .run();
+    assert_eq!(size.code, USAGE, "an illegal size is found before anything is sent: {size:#?}");
+}
+
+#[test]
+fn every_problem_of_the_configuration_is_reported_at_once_with_its_line() {
+    let home = TempDir::new().expect("a directory");
+    let file = home.path().join("imagate.toml");
+    let text = "listen = \"nowhere\"\ndrain_timeot = \"5s\"\n\n[[accounts]]\nname = \"a\"\nkind = \"api_kee\"\n\n\
+                [[accounts]]\nname = \"b\"\nkind = \"api_key\"\nbase_url = \"http://example.com/v1\"\napi_key = { env = \"IT_NOT_SET\" }\n";
+    std::fs::write(&file, text).expect("a file");
+    for command in [&["serve"][..], &["config", "check"], &["key", "list"]] {
+        let done = Program::new(home.path()).args(command).args(["--config"]).args([&file]).run();
+        assert_eq!(done.code, CONFIG, "{command:?}: {done:#?}");
+        for (line, word) in [(1, "listen"), (2, "drain_timeout"), (6, "api_key"), (11, "http"), (12, "IT_NOT_SET")] {
+            let found =
+                done.stderr.lines().any(|said| said.contains(&format!("imagate.toml:{line}:")) && said.contains(word));
+            assert!(found, "{command:?}: line {line}, {word}: {}", done.stderr);
+        }
+        assert!(done.stdout.is_empty(), "nothing was bound: {}", done.stdout);
+    }
+}
+
+#[test]
+fn a_configuration_that_is_not_there_or_no_toml_exits_with_64() {
+    let home = TempDir::new().expect("a directory");
+    std::fs::write(home.path().join("bad.toml"), "listen = \n[[[").expect("a file");
+    for name in ["absent.toml", "bad.toml"] {
+        let done = Program::new(home.path()).args(["serve", "--config", name]).run();
+        assert_eq!(done.code, CONFIG, "{done:#?}");
+        assert!(done.stderr.contains(name), "{done:#?}");
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_failure() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let home = TempDir::new().expect("a directory");
+    let done = Program::new(home.path()).args(["serve", "--listen", &address, "--data-dir", "data"]).run();
+    assert_eq!(done.code, FAILED, "{done:#?}");
+    assert!(done.stderr.contains(&address), "{done:#?}");
+    assert!(!done.stdout.contains("listening on"), "{done:#?}");
+}
+
+#[test]
+fn accounts_are_listed_without_their_secrets() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("first", &upstream), Account::at("second", &upstream).spare()]);
+    let done = gateway.manage(&["account", "list", "--json"]);
+    let printed = done.good();
+    assert!(printed.contains("first") && printed.contains("second"), "{printed}");
+    assert!(!printed.contains("sk-upstream"), "{printed}");
+}

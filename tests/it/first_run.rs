@@ -1,0 +1,151 @@
+//! The first minute of a newcomer: `imagate serve` on nothing, the printed curl line, a picture, one record.
+//!
+//! What belongs here needs no configuration and no upstream: only the simulator and what `serve` prints.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::{Answer, Call, Gateway, Program, facts, request};
+
+/// The curl command as printed, with its continued lines.
+fn curl_line(printed: &str) -> String {
+    let mut lines = printed.lines().skip_while(|line| !line.trim_start().starts_with("curl "));
+    let mut command = Vec::new();
+    for line in lines.by_ref() {
+        command.push(line);
+        if !line.ends_with('\\') {
+            break;
+        }
+    }
+    assert!(!command.is_empty(), "no curl line in: {printed}");
+    command.join("\n")
+}
+
+fn image(answer: &Value, at: usize) -> Vec<u8> {
+    STANDARD.decode(answer["data"][at]["b64_json"].as_str().expect("base64")).expect("base64")
+}
+
+fn simulated(gateway: &Gateway, with: Value) -> (Answer, Value) {
+    let answer = gateway.generate(with);
+    let json = answer.good();
+    (answer, json)
+}
+
+#[test]
+fn the_printed_curl_line_gives_a_png_and_one_record() {
+    let home = TempDir::new().expect("a directory");
+    let data = home.path().join("data");
+    let server =
+        Program::new(home.path()).args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).args([&data]).serve();
+    let printed = server.stdout();
+    let ready = printed.lines().filter(|line| line.starts_with("listening on http://"));
+    assert_eq!(ready.count(), 1, "{printed}");
+    assert!(printed.contains("sk-img-"), "a key is printed: {printed}");
+
+    let curl = curl_line(&printed);
+    let done = std::process::Command::new("sh").args(["-c", &curl]).output().expect("curl runs");
+    let answer: Value =
+        serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {curl}\n{done:?}"));
+    let (format, size) = facts(&image(&answer, 0));
+    assert_eq!((format.as_str(), answer["size"].as_str()), ("png", Some(size.as_str())), "{answer:.300}");
+    assert!(!curl.contains("\"size\"") || curl.contains(&size), "{curl} gave {size}");
+
+    let usage = Program::new(home.path()).env("IMAGATE_DATA_DIR", &data).args(["usage", "--json"]).run();
+    let records: Vec<Value> = usage.good().lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    let [record] = records.as_slice() else { panic!("not exactly one record: {records:#?}") };
+    assert_eq!(record["state"], "succeeded");
+    assert_eq!(record["usage"], answer["usage"]);
+    assert!(record["latency_ms"].is_u64(), "{record}");
+    for identifier in ["account", "group", "user", "key", "request_id"] {
+        assert!(record[identifier].as_str().is_some_and(|id| !id.is_empty()), "{identifier}: {record}");
+    }
+}
+
+#[test]
+fn the_first_key_is_printed_once_and_still_works_after_a_restart() {
+    let home = TempDir::new().expect("a directory");
+    let serve = || Program::new(home.path()).args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).serve();
+    let mut first = serve();
+    let printed = first.stdout();
+    let secret = printed
+        .split(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c))
+        .find(|word| word.starts_with("sk-img-"));
+    let secret = secret.expect("a key").to_owned();
+    first.kill();
+    let second = serve();
+    assert!(!second.stdout().contains(&secret) && !second.stderr().contains(&secret), "a secret is shown once");
+    Call::get("/v1/models").key(&secret).send(second.address()).good();
+}
+
+#[test]
+fn every_common_size_is_drawn_exactly_and_labelled_as_simulated() {
+    let gateway = Gateway::simulated();
+    for size in [
+        "1024x1024",
+        "1536x1024",
+        "1024x1536",
+        "2048x2048",
+        "2048x1152",
+        "3840x2160",
+        "2160x3840",
+        "1024x640",
+        "3840x1280",
+    ] {
+        let (answer, json) = simulated(&gateway, json!({"size": size}));
+        assert_eq!(answer.header("x-imagate-simulated"), Some("true"), "{:?}", answer.headers);
+        assert_eq!(facts(&image(&json, 0)), ("png".to_owned(), size.to_owned()));
+        assert_eq!((&json["size"], &json["output_format"]), (&json!(size), &json!("png")));
+    }
+}
+
+#[test]
+fn jpeg_and_webp_obey_their_compression() {
+    let gateway = Gateway::simulated();
+    for format in ["jpeg", "webp"] {
+        let lengths = [5, 95].map(|compression| {
+            let with = json!({"output_format": format, "output_compression": compression, "size": "1024x1024"});
+            let (_, json) = simulated(&gateway, with);
+            let file = image(&json, 0);
+            assert_eq!(facts(&file), (format.to_owned(), "1024x1024".to_owned()));
+            file.len()
+        });
+        assert!(lengths[0] < lengths[1], "{format}: {lengths:?}");
+    }
+}
+
+#[test]
+fn the_simulator_is_deterministic_and_draws_as_many_as_asked() {
+    let gateway = Gateway::simulated();
+    let with = json!({"prompt": "three boats", "n": 3, "size": "1024x1024", "quality": "medium"});
+    let (_, first) = simulated(&gateway, with.clone());
+    let (_, again) = simulated(&gateway, with);
+    assert_eq!(first["data"].as_array().map(Vec::len), Some(3));
+    assert_eq!(first["data"], again["data"]);
+    assert_eq!(first["quality"], "medium");
+    let (_, other) = simulated(&gateway, json!({"prompt": "four boats", "n": 1, "size": "1024x1024"}));
+    assert_ne!(first["data"][0]["b64_json"], other["data"][0]["b64_json"]);
+}
+
+#[test]
+fn automatic_values_are_resolved_in_the_answer() {
+    let gateway = Gateway::simulated();
+    let (_, json) =
+        simulated(&gateway, json!({"size": "auto", "quality": "auto", "background": "auto", "moderation": "auto"}));
+    let (_, size) = facts(&image(&json, 0));
+    assert_eq!(json["size"], size);
+    assert!(["low", "medium", "high"].contains(&json["quality"].as_str().expect("a quality")));
+    assert_eq!(json["background"], "opaque");
+    assert_eq!(json["model"], request(json!({}))["model"]);
+    assert_total(&json["usage"]);
+}
+
+#[track_caller]
+fn assert_total(usage: &Value) {
+    let number = |field: &str| usage[field].as_u64().unwrap_or_else(|| panic!("{field} in {usage}"));
+    assert_eq!(number("total_tokens"), number("input_tokens") + number("output_tokens"));
+    for side in ["input_tokens_details", "output_tokens_details"] {
+        assert!(usage[side]["image_tokens"].is_u64() && usage[side]["text_tokens"].is_u64(), "{usage}");
+    }
+}

@@ -1,0 +1,41 @@
+//! What every test stands on: a fake upstream that can break every rule, a gateway that is the real program, and a
+//! client that speaks bytes.
+//!
+//! Everything here is blocking and runs on plain threads: a test then reads from top to bottom, and nothing in it can be
+//! mistaken for the runtime under test.
+
+mod config;
+mod gateway;
+mod heavy;
+mod http;
+mod image;
+mod process;
+mod random;
+mod upstream;
+
+pub(crate) use config::Account;
+pub(crate) use gateway::{Gateway, request};
+pub(crate) use heavy::heavy;
+pub(crate) use http::{Answer, Call};
+pub(crate) use image::{facts, filler, picture};
+pub(crate) use process::{Done, Program};
+pub(crate) use random::Random;
+pub(crate) use upstream::{Attempt, FakeUpstream};
+
+use std::time::{Duration, Instant};
+
+/// How long a test waits for something that must happen; only a hang ever takes this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `probe` says something, looking often; panics with `what` when it never does.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,162 @@
+//! The gateway under test: the real program on a directory of its own, with a key, killed when the test is over.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::process::Server;
+use super::{Account, Answer, Call, FakeUpstream, Program, config, eventually};
+
+/// A gateway with its directory; it can be killed and started again on the same data.
+pub(crate) struct Gateway {
+    home: TempDir,
+    environment: Vec<(String, String)>,
+    server: Option<Server>,
+    key: Value,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// One account, named `only`, at this upstream.
+    #[track_caller]
+    pub(crate) fn before(upstream: &FakeUpstream) -> Self {
+        Self::with("", &[Account::at("only", upstream)])
+    }
+
+    /// These accounts, and these top-level lines of the configuration.
+    #[track_caller]
+    pub(crate) fn with(top: &str, accounts: &[Account]) -> Self {
+        let home = TempDir::new().expect("a directory");
+        let data = home.path().join("data");
+        let file = config::file(&data.display().to_string(), top, accounts);
+        std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
+        let environment = config::environment(accounts);
+        let mut gateway = Self { home, environment, server: None, key: Value::Null };
+        gateway.key = gateway.make_key("it");
+        gateway.start();
+        gateway
+    }
+
+    /// No account at all: the simulator serves.
+    #[track_caller]
+    pub(crate) fn simulated() -> Self {
+        Self::with("", &[])
+    }
+
+    /// Starts the program again on the same data.
+    #[track_caller]
+    pub(crate) fn start(&mut self) {
+        assert!(self.server.is_none(), "it still runs");
+        let program = self.program().args(["serve", "--config"]).args([self.config()]);
+        self.server = Some(program.serve());
+    }
+
+    /// `SIGKILL` in the middle of whatever it does.
+    pub(crate) fn kill(&mut self) {
+        self.server.take().expect("a running gateway").kill();
+    }
+
+    #[track_caller]
+    pub(crate) fn server(&mut self) -> &mut Server {
+        self.server.as_mut().expect("a running gateway")
+    }
+
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.server.as_ref().expect("a running gateway").address()
+    }
+
+    /// Everything it has logged and printed since its last start.
+    pub(crate) fn said(&self) -> String {
+        let server = self.server.as_ref().expect("a running gateway");
+        format!("{}{}", server.stdout(), server.stderr())
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.home.path().join("imagate.toml")
+    }
+
+    /// The program with the secrets that the configuration names.
+    pub(crate) fn program(&self) -> Program {
+        self.environment.iter().fold(Program::new(self.home.path()), |program, (name, value)| program.env(name, value))
+    }
+
+    /// A management command, on the same configuration.
+    #[track_caller]
+    pub(crate) fn manage(&self, words: &[&str]) -> super::Done {
+        self.program().args(words).args(["--config"]).args([self.config()]).run()
+    }
+
+    /// A new key as `key create --json` prints it.
+    #[track_caller]
+    pub(crate) fn make_key(&self, name: &str) -> Value {
+        self.manage(&["key", "create", "--name", name, "--json"]).json()
+    }
+
+    /// The secret of the key that the tests use.
+    pub(crate) fn secret(&self) -> &str {
+        self.key["secret"].as_str().expect("a secret")
+    }
+
+    pub(crate) fn key_id(&self) -> &str {
+        self.key["id"].as_str().expect("an id")
+    }
+
+    /// The base URL for an SDK.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address())
+    }
+
+    /// A generation with these fields over `model` and `prompt`, not yet sent.
+    pub(crate) fn call(&self, with: Value) -> Call {
+        Call::generation().key(self.secret()).json(&request(with))
+    }
+
+    /// Sends a generation.
+    #[track_caller]
+    pub(crate) fn generate(&self, with: Value) -> Answer {
+        self.call(with).send(self.address())
+    }
+
+    /// A generation whose prompt carries a script for the upstream.
+    #[track_caller]
+    pub(crate) fn scripted(&self, script: &str) -> Answer {
+        self.generate(json!({"prompt": format!("a cube [[{script}]]")}))
+    }
+
+    /// All records, oldest first.
+    #[track_caller]
+    pub(crate) fn records(&self) -> Vec<Value> {
+        let done = self.manage(&["usage", "--json"]);
+        done.good().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
+    }
+
+    /// The records, once each of `count` has its outcome.
+    #[track_caller]
+    pub(crate) fn settled(&self, count: usize) -> Vec<Value> {
+        eventually("every record has its outcome", || {
+            let records = self.records();
+            let open = records.iter().any(|record| !is_final(record));
+            (records.len() >= count && !open).then_some(records)
+        })
+    }
+}
+
+/// The fields of a request over a legal minimum. `null` is sent as `null`.
+pub(crate) fn request(with: Value) -> Value {
+    let mut body = json!({"model": "gpt-image-2", "prompt": "a red cube"});
+    for (name, value) in with.as_object().expect("fields") {
+        body[name] = value.clone();
+    }
+    body
+}
+
+fn is_final(record: &Value) -> bool {
+    let state = record["state"].as_str().unwrap_or_default();
+    ["succeeded", "failed", "refused", "cancelled", "interrupted"].contains(&state)
+}

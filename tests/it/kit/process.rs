@@ -1,0 +1,228 @@
+//! The program under test as a process: run to its end, or served, measured and killed by its own process id.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::PATIENCE;
+
+/// A command line of the program, with an environment that holds nothing of the machine's own settings.
+pub(crate) struct Program(Command);
+
+/// A command that ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A running server. Dropping it kills it.
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+    stdout: Arc<Lines>,
+    stderr: Arc<Lines>,
+}
+
+#[derive(Default)]
+struct Lines {
+    text: Mutex<(String, bool)>,
+    grown: Condvar,
+}
+
+// === impl Program ===
+
+impl Program {
+    /// `home` stands for every directory that the program could find by itself.
+    pub(crate) fn new(home: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
+        command.env_clear().stdin(Stdio::null());
+        for name in ["PATH", "IT_REAL_PROGRAM", "LLVM_PROFILE_FILE"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.env("HOME", home).env("XDG_DATA_HOME", home.join("data")).env("TMPDIR", home).current_dir(home);
+        Self(command)
+    }
+
+    pub(crate) fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.0.args(args);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    /// Runs it to its end; one that does not end is killed, and has no exit code then.
+    #[track_caller]
+    pub(crate) fn run(mut self) -> Done {
+        let mut child = self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let stdout = Lines::follow(child.stdout.take().expect("stdout"));
+        let stderr = Lines::follow(child.stderr.take().expect("stderr"));
+        let start = Instant::now();
+        let status = loop {
+            if start.elapsed() > PATIENCE {
+                drop(child.kill());
+            }
+            if let Some(status) = child.try_wait().expect("a status") {
+                break status;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Done { code: status.code(), stdout: stdout.to_the_end(), stderr: stderr.to_the_end() }
+    }
+
+    /// Starts it as a server and waits until it listens.
+    #[track_caller]
+    pub(crate) fn serve(mut self) -> Server {
+        let mut child = self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let stdout = Lines::follow(child.stdout.take().expect("stdout"));
+        let stderr = Lines::follow(child.stderr.take().expect("stderr"));
+        let address = stdout.wait_for("listening on http://");
+        let Some(address) = address.and_then(|line| line.trim_end_matches('/').parse().ok()) else {
+            drop(child.kill());
+            drop(child.wait());
+            panic!("it never listened\n--- stdout\n{}\n--- stderr\n{}", stdout.all(), stderr.all());
+        };
+        Server { child, address, stdout, stderr }
+    }
+}
+
+// === impl Done ===
+
+impl Done {
+    /// Standard output of a command that must have succeeded.
+    #[track_caller]
+    pub(crate) fn good(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        &self.stdout
+    }
+
+    /// Standard output as one JSON value.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(self.good()).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        self.stdout.all()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.all()
+    }
+
+    /// Forgets the highest resident size seen so far.
+    pub(crate) fn reset_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").expect("clear_refs");
+    }
+
+    /// The highest resident size since [`Server::reset_peak`], in bytes.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+    }
+
+    /// `SIGKILL`, and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("SIGKILL");
+        self.child.wait().expect("the end");
+    }
+
+    /// `SIGTERM`.
+    pub(crate) fn terminate(&self) {
+        let sent = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
+        assert!(sent.expect("a shell").success());
+    }
+
+    /// Waits for the end; panics when it does not come within `limit`.
+    #[track_caller]
+    pub(crate) fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                return status;
+            }
+            assert!(start.elapsed() < limit, "still running after {limit:?}\n{}", self.stderr.all());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if std::thread::panicking() {
+            eprintln!("--- standard error of the gateway\n{}", self.stderr.all());
+        }
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn follow(pipe: impl std::io::Read + Send + 'static) -> Arc<Self> {
+        let lines = Arc::<Self>::default();
+        let writer = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            let mut reader = BufReader::new(pipe);
+            let mut line = String::new();
+            while matches!(reader.read_line(&mut line), Ok(1..)) {
+                writer.text.lock().unwrap_or_else(PoisonError::into_inner).0.push_str(&line);
+                writer.grown.notify_all();
+                line.clear();
+            }
+            writer.text.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+            writer.grown.notify_all();
+        });
+        lines
+    }
+
+    fn all(&self) -> String {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Everything, once the pipe is closed.
+    fn to_the_end(&self) -> String {
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        while !text.1 {
+            text = self.grown.wait(text).unwrap_or_else(PoisonError::into_inner);
+        }
+        text.0.clone()
+    }
+
+    /// The rest of the first line with this beginning; `None` when the pipe ends or patience does.
+    fn wait_for(&self, beginning: &str) -> Option<String> {
+        let start = Instant::now();
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(rest) = text.0.lines().find_map(|line| line.strip_prefix(beginning)) {
+                return Some(rest.trim().to_owned());
+            }
+            if text.1 || start.elapsed() > PATIENCE {
+                return None;
+            }
+            text = self.grown.wait_timeout(text, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

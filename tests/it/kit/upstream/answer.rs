@@ -1,0 +1,212 @@
+//! What the upstream says: the JSON of images, errors and usage, in every shape a script can ask for.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::super::picture;
+use super::script::Script;
+
+/// Where the huge image goes in the text of a body.
+const FILLER: &str = "@@filler@@";
+
+/// A body before it is framed.
+#[derive(Default)]
+pub(super) struct Made {
+    pub(super) before: Vec<u8>,
+    /// Characters of filler between `before` and `after`.
+    pub(super) filler: usize,
+    pub(super) after: Vec<u8>,
+    pub(super) content_type: &'static str,
+    pub(super) usage: Option<Value>,
+    pub(super) images: Vec<String>,
+}
+
+pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
+    let failed = script.number("status").is_some_and(|status| status != 200);
+    match script.word("body") {
+        "" if failed => text(error(script, "error"), "application/json"),
+        "" => images(script, request, at),
+        "html" => text(html(), "text/html; charset=utf-8"),
+        "text" => text("upstream connect error or disconnect/reset before headers".to_owned(), "text/plain"),
+        "none" => text(String::new(), "application/json"),
+        word => text(error(script, word), "application/json"),
+    }
+}
+
+fn text(body: String, content_type: &'static str) -> Made {
+    Made { before: body.into_bytes(), content_type, ..Made::default() }
+}
+
+/// A page as a challenge in front of an upstream sends it; long enough to tempt a gateway into relaying it.
+fn html() -> String {
+    format!(
+        "<!DOCTYPE html><html><head><title>Just a moment...</title></head><body>{}</body></html>",
+        "<p>wait</p>".repeat(2000)
+    )
+}
+
+/// Every message carries a word that must never reach a caller of the gateway, unless it is about a parameter.
+fn error(script: &Script, word: &str) -> String {
+    let detail = match word {
+        "error" => {
+            json!({"message": "upstream-canary: internal trouble", "type": "server_error", "param": null, "code": null})
+        }
+        "usage-limit" => usage_limit(script),
+        "policy" => {
+            json!({"message": "upstream-canary: rejected by the safety system", "type": "image_generation_user_error",
+                           "param": null, "code": "moderation_blocked"})
+        }
+        "policy-old" => json!({"message": "upstream-canary: content policy", "type": "invalid_request_error",
+                               "param": null, "code": "content_policy_violation"}),
+        "parameter" => json!({"message": "Invalid value: 'low'.", "type": "image_generation_user_error",
+                              "param": "quality", "code": "invalid_value"}),
+        other => panic!("no such body in a script: {other}"),
+    };
+    json!({ "error": detail }).to_string()
+}
+
+fn usage_limit(script: &Script) -> Value {
+    let mut detail = json!({"message": "upstream-canary: limit", "type": "usage_limit_reached", "plan_type": "plus"});
+    for (word, field) in [("resets-in", "resets_in_seconds"), ("resets-at", "resets_at")] {
+        if let Some(seconds) = script.number(word) {
+            detail[field] = seconds.into();
+        }
+    }
+    detail
+}
+
+fn images(script: &Script, request: &Value, at: usize) -> Made {
+    let count = request["n"].as_f64().unwrap_or(1.0) as u64 + script.number("extra").unwrap_or(0);
+    let usage = usage(script, request, count);
+    let images = files(script, request, count);
+    let fields = fields(script, request, at, &usage, &images);
+    let text = print(script, &fields);
+    let filler = usize::try_from(script.number("b64").unwrap_or(0)).expect("a length");
+    let (before, after) = text.split_once(FILLER).unwrap_or((&text, ""));
+    Made {
+        before: before.as_bytes().to_vec(),
+        filler,
+        after: after.as_bytes().to_vec(),
+        content_type: "application/json",
+        usage,
+        images: images.into_iter().filter(|image| image != FILLER).collect(),
+    }
+}
+
+fn files(script: &Script, request: &Value, count: u64) -> Vec<String> {
+    let (width, height) = size(script, request);
+    let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
+    let mut images = vec![STANDARD.encode(&*picture(width, height, format)); usize::try_from(count).expect("a count")];
+    if script.has("b64") {
+        images[0] = FILLER.to_owned();
+    }
+    images
+}
+
+fn size(script: &Script, request: &Value) -> (u32, u32) {
+    let asked = script.get("size").or(request["size"].as_str()).filter(|size| *size != "auto").unwrap_or("1024x1024");
+    let (width, height) = asked.split_once('x').expect("a size");
+    (width.parse().expect("a width"), height.parse().expect("a height"))
+}
+
+/// Token counts that differ from prompt to prompt, so that a record of another request does not pass for this one.
+fn usage(script: &Script, request: &Value, count: u64) -> Option<Value> {
+    let input = 7 + request["prompt"].as_str().unwrap_or_default().chars().count() as u64;
+    let output = script.number("tokens").unwrap_or(196 * count);
+    let full = |input: Value, output: Value, total: Value| {
+        json!({"input_tokens": input, "input_tokens_details": {"image_tokens": 0, "text_tokens": input},
+               "output_tokens": output, "output_tokens_details": {"image_tokens": output, "text_tokens": 0},
+               "total_tokens": total})
+    };
+    Some(match script.word("usage") {
+        "" => full(input.into(), output.into(), (input + output).into()),
+        "none" => return None,
+        "null" => Value::Null,
+        "zero" => full(0.into(), 0.into(), 0.into()),
+        "negative" => full((-3).into(), (-5).into(), (-8).into()),
+        "float" => full(json!(17.5), json!(196.25), json!(213.75)),
+        "text" => full("17".into(), "196".into(), "213".into()),
+        "huge" => full(u64::MAX.into(), u64::MAX.into(), u64::MAX.into()),
+        "partial" => json!({"total_tokens": input + output}),
+        "list" => json!([1, 2, 3]),
+        other => panic!("no such usage in a script: {other}"),
+    })
+}
+
+fn fields(
+    script: &Script,
+    request: &Value,
+    at: usize,
+    usage: &Option<Value>,
+    images: &[String],
+) -> Vec<(&'static str, Value)> {
+    let (width, height) = size(script, request);
+    let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
+    let quality = request["quality"].as_str().filter(|quality| *quality != "auto").unwrap_or("low");
+    let mut fields = vec![
+        ("created", json!(1_776_000_000 + at)),
+        ("background", json!("opaque")),
+        ("data", data(script, request, images)),
+        ("model", request["model"].clone()),
+        ("output_format", json!(format)),
+        ("quality", json!(quality)),
+        ("size", json!(format!("{width}x{height}"))),
+    ];
+    if let Some(usage) = usage {
+        let place = if script.word("shape") == "usage-first" { 0 } else { fields.len() };
+        fields.insert(place, ("usage", usage.clone()));
+    }
+    fields.retain(|(name, _)| !script.lists("omit", name) && !(*name == "data" && script.word("data") == "none"));
+    for (name, value) in &mut fields {
+        if script.lists("auto", name) {
+            *value = json!("auto");
+        }
+    }
+    fields
+}
+
+fn data(script: &Script, request: &Value, images: &[String]) -> Value {
+    let revised = match script.word("revised") {
+        "none" => None,
+        "escapes" => {
+            Some(json!("\"quoted\" \\ back\u{8}\u{c}\n\r\t/ \u{1}\u{7f} \u{2028} é 漢 🦀 }]{[ \\\"usage\\\":{"))
+        }
+        _ => Some(json!(format!("revised: {}", request["prompt"].as_str().unwrap_or_default()))),
+    };
+    let items = images.iter().map(|image| {
+        let mut item = Map::new();
+        match script.word("data") {
+            "null" => drop(item.insert("b64_json".into(), Value::Null)),
+            "blank" => drop(item.insert("b64_json".into(), json!(""))),
+            "missing" => {}
+            _ => drop(item.insert("b64_json".into(), json!(image))),
+        }
+        if let Some(revised) = &revised {
+            item.insert("revised_prompt".into(), revised.clone());
+        }
+        Value::Object(item)
+    });
+    if script.word("data") == "empty" { json!([]) } else { items.collect() }
+}
+
+/// Prints the fields in their order; a map of the JSON library would sort them.
+fn print(script: &Script, fields: &[(&'static str, Value)]) -> String {
+    let shape = script.word("shape");
+    let (open, colon, comma, close) = match shape {
+        "pretty" => ("{\n  ", ": ", ",\n  ", "\n}\n"),
+        "spaced" => (" \r\n\t{ ", " :\t", " ,\r\n ", " } \n\n "),
+        _ => ("{", ":", ",", "}"),
+    };
+    let mut members: Vec<String> = Vec::new();
+    for (name, value) in fields {
+        if shape == "nested" {
+            members.push(format!(
+                r#""x_{name}"{colon}[null,true,-1.5e-3,"]}}\"\\",{{"b64_json":"no","usage":{{"total_tokens":1}}}}]"#
+            ));
+        }
+        let value = if shape == "pretty" { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+        members.push(format!("\"{name}\"{colon}{}", value.expect("JSON")));
+    }
+    format!("{open}{}{close}", members.join(comma))
+}

@@ -1,0 +1,206 @@
+//! How the upstream says it: framing, pauses, cuts and lies.
+
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use super::super::filler;
+use super::Shared;
+use super::answer::Made;
+use super::script::Script;
+
+/// How an answer ended. A peer that left early is an error of the connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Everything was written, and the connection can serve another request.
+    Whole,
+    /// Everything was written, and the connection is closed.
+    Last,
+    /// The script broke it off.
+    Cut,
+}
+
+/// Plays the script on the connection.
+pub(super) fn play(stream: &mut TcpStream, shared: &Shared, script: &Script, made: &Made) -> std::io::Result<Told> {
+    if let Some(delay) = script.number("delay") {
+        std::thread::sleep(Duration::from_millis(delay));
+    }
+    if let Some(gate) = script.get("gate") {
+        pass(stream, shared, gate)?;
+    }
+    if script.word("stall") == "head" {
+        return stall(stream, shared);
+    }
+    if script.has("hang-up") {
+        return break_off(stream, script);
+    }
+    let total = total(script, made);
+    stream.write_all(head(script, made, total).as_bytes())?;
+    if script.word("stall") == "body" {
+        return stall(stream, shared);
+    }
+    let mut line = Line {
+        stream,
+        shared,
+        script,
+        sent: 0,
+        total,
+        cut: script.get("cut").map(|cut| share(cut, total)),
+        paused: false,
+    };
+    line.write_body(made)?;
+    line.finish()
+}
+
+fn head(script: &Script, made: &Made, total: usize) -> String {
+    let status = script.number("status").unwrap_or(200);
+    let content_type = script.get("type").unwrap_or(made.content_type);
+    let mut head =
+        format!("HTTP/1.1 {status} Scripted\r\ncontent-type: {content_type}\r\nx-request-id: req_upstream_{total}\r\n");
+    for (word, name) in [("retry-after", "retry-after"), ("location", "location"), ("label", "content-encoding")] {
+        if let Some(value) = script.get(word) {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+    }
+    // What an upstream says of itself and must not come out of the gateway.
+    head.push_str("set-cookie: upstream-canary=1\r\nopenai-organization: upstream-canary\r\n");
+    head.push_str(&match script.word("framing") {
+        "chunked" => "transfer-encoding: chunked\r\n\r\n".to_owned(),
+        "close" => "connection: close\r\n\r\n".to_owned(),
+        _ => format!("content-length: {total}\r\n\r\n"),
+    });
+    head
+}
+
+/// The length that the framing states.
+fn total(script: &Script, made: &Made) -> usize {
+    let whole = made.before.len() + made.filler + made.after.len();
+    let clip = script.get("clip").map_or(whole, |clip| share(clip, whole));
+    let lack = script.get("lack").map_or(0, |lack| share(lack, whole));
+    whole.min(clip) - lack
+}
+
+/// So many bytes, or so many percent of them.
+fn share(text: &str, whole: usize) -> usize {
+    match text.strip_suffix('%') {
+        Some(percent) => whole * percent.parse::<usize>().expect("percent") / 100,
+        None => text.parse().expect("a number of bytes"),
+    }
+}
+
+/// Silent until the peer leaves.
+fn stall(stream: &TcpStream, shared: &Shared) -> std::io::Result<Told> {
+    while !shared.closed() && !gone(stream) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(ErrorKind::BrokenPipe.into())
+}
+
+fn pass(stream: &TcpStream, shared: &Shared, gate: &str) -> std::io::Result<()> {
+    if shared.pass_gate(gate, || gone(stream)) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+}
+
+/// Whether the peer has closed or reset; it sends nothing while it waits for its answer.
+fn gone(stream: &TcpStream) -> bool {
+    let mut byte = [0];
+    stream.set_nonblocking(true).expect("nonblocking");
+    let seen = stream.peek(&mut byte);
+    stream.set_nonblocking(false).expect("blocking");
+    match seen {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+/// A body on its way.
+struct Line<'a> {
+    stream: &'a mut TcpStream,
+    shared: &'a Shared,
+    script: &'a Script,
+    sent: usize,
+    total: usize,
+    cut: Option<usize>,
+    paused: bool,
+}
+
+impl Line<'_> {
+    fn write_body(&mut self, made: &Made) -> std::io::Result<()> {
+        self.write(&made.before)?;
+        if made.filler > 0 {
+            for piece in filler(made.filler) {
+                self.write(&piece)?;
+            }
+        }
+        self.write(&made.after)
+    }
+
+    /// Writes a piece, stopping on the way wherever the script says so.
+    fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
+        let room = self.cut.unwrap_or(self.total).min(self.total) - self.sent;
+        let piece = &piece[..piece.len().min(room)];
+        let middle = (self.total / 2).saturating_sub(self.sent);
+        let pauses = self.script.has("gate-middle") || self.script.word("stall") == "middle";
+        if pauses && !self.paused && middle < piece.len() {
+            self.paused = true;
+            self.put(&piece[..middle])?;
+            self.pause()?;
+            return self.put(&piece[middle..]);
+        }
+        self.put(piece)
+    }
+
+    fn pause(&mut self) -> std::io::Result<()> {
+        match self.script.get("gate-middle") {
+            Some(gate) => pass(self.stream, self.shared, gate),
+            None => stall(self.stream, self.shared).map(drop),
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let step = if self.script.has("drip") { 1 } else { 1 << 16 };
+        for bytes in bytes.chunks(step) {
+            if self.script.word("framing") == "chunked" {
+                write!(self.stream, "{:x}\r\n", bytes.len())?;
+                self.stream.write_all(bytes)?;
+                self.stream.write_all(b"\r\n")?;
+            } else {
+                self.stream.write_all(bytes)?;
+            }
+            self.sent += bytes.len();
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> std::io::Result<Told> {
+        if self.cut.is_some() {
+            return break_off(self.stream, self.script);
+        }
+        if self.script.word("framing") == "chunked" {
+            self.stream.write_all(b"0\r\n\r\n")?;
+        }
+        if let Some(surplus) = self.script.get("surplus") {
+            let body = format!("{{\"surplus\":\"{surplus}\"}}");
+            let second = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            self.stream.write_all(second.as_bytes())?;
+        }
+        if self.script.word("framing") == "close" {
+            self.stream.shutdown(Shutdown::Write)?;
+            return Ok(Told::Last);
+        }
+        Ok(Told::Whole)
+    }
+}
+
+fn break_off(stream: &TcpStream, script: &Script) -> std::io::Result<Told> {
+    if script.word("how") == "reset" {
+        // With a linger of zero the close that follows is a reset.
+        socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))?;
+    } else {
+        stream.shutdown(Shutdown::Both)?;
+    }
+    Ok(Told::Cut)
+}

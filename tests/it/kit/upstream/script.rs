@@ -1,0 +1,111 @@
+//! The words of a script: blanks between them, `name` or `name=value`.
+//!
+//! | Word | What the upstream does |
+//! |---|---|
+//! | `status=N` | answers this status, with an error body unless `body=` says otherwise |
+//! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `html`, `text`, `none` instead of images |
+//! | `resets-in=S` `resets-at=T` | inside `body=usage-limit` |
+//! | `retry-after=V` `location=V` `label=V` | the headers `retry-after`, `location`, `content-encoding` |
+//! | `type=V` | the header `content-type` |
+//! | `size=WxH` `format=F` | delivers these instead of what was asked |
+//! | `b64=N` | the first image is N characters of base64, made as they are sent |
+//! | `extra=N` | N images more than asked |
+//! | `data=W` | `empty`, `null`, `blank`, `missing` (no `b64_json`), `none` (no `data`) |
+//! | `omit=a,b` `auto=a,b` | these fields are left out, or say `auto` |
+//! | `revised=W` | `none`, or `escapes`: a text that needs every kind of JSON escape |
+//! | `usage=W` | `none`, `null`, `zero`, `negative`, `float`, `text`, `huge`, `partial`, `list` |
+//! | `tokens=N` | this many output tokens |
+//! | `shape=W` | `pretty`, `usage-first`, `spaced`, `nested` (strange keys of every JSON kind between the known ones) |
+//! | `delay=MS` | waits before the head |
+//! | `gate=NAME` `gate-middle=NAME` | waits for the test before the head, or half-way through the body |
+//! | `stall=W` | goes silent until the peer leaves: `head` (before it), `body` (after the head), `middle` |
+//! | `clip=N` | the body is only its first N bytes, and framed as if that were all |
+//! | `lack=N` or `lack=P%` | the body lacks so much of its end, and is framed as if that were all |
+//! | `cut=N` or `cut=P%` | the connection breaks after so much of the body |
+//! | `how=W` | a cut is `close` (default) or `reset` |
+//! | `surplus=TEXT` | after the body of the stated length come further bytes |
+//! | `framing=W` | `length` (default), `chunked`, `close` |
+//! | `drip` | one byte per write |
+//! | `hang-up` | reads the request and closes without a word |
+
+use std::collections::BTreeMap;
+
+const WORDS: [&str; 31] = [
+    "status",
+    "body",
+    "resets-in",
+    "resets-at",
+    "retry-after",
+    "location",
+    "label",
+    "type",
+    "size",
+    "format",
+    "b64",
+    "extra",
+    "data",
+    "omit",
+    "auto",
+    "revised",
+    "usage",
+    "tokens",
+    "shape",
+    "delay",
+    "gate",
+    "gate-middle",
+    "stall",
+    "clip",
+    "cut",
+    "lack",
+    "how",
+    "surplus",
+    "framing",
+    "drip",
+    "hang-up",
+];
+
+/// What the upstream shall do with one attempt.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Script(BTreeMap<String, String>);
+
+// === impl Script ===
+
+impl Script {
+    /// A word that does not exist is a mistake in the test.
+    pub(super) fn parse(text: &str) -> Self {
+        let words = text.split_whitespace().map(|word| {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            assert!(WORDS.contains(&name), "no such word in a script: {word}");
+            (name.to_owned(), value.to_owned())
+        });
+        Self(words.collect())
+    }
+
+    /// The part between `[[` and `]]`; without one, the good answer.
+    pub(super) fn in_prompt(prompt: &str) -> Self {
+        let inside = prompt.split_once("[[").and_then(|(_, rest)| rest.split_once("]]")).map(|(inside, _)| inside);
+        Self::parse(inside.unwrap_or_default())
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The value, or an empty word.
+    pub(super) fn word(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.get(name).map(|value| value.parse().expect("a number in a script"))
+    }
+
+    /// Whether a list such as `omit=model,size` names this field.
+    pub(super) fn lists(&self, name: &str, field: &str) -> bool {
+        self.word(name).split(',').any(|item| item == field)
+    }
+}

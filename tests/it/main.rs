@@ -1,0 +1,17 @@
+//! Black-box tests of the program as it is shipped: the real binary, a fake upstream, clients that speak bytes.
+//!
+//! Every module opens with what belongs there. Heavy tests take turns ([`kit::heavy`]); the rest runs side by side.
+#![cfg(feature = "cli")]
+
+mod admission;
+mod attempts;
+mod cli;
+mod first_run;
+mod generations;
+mod kit;
+mod kit_itself;
+mod models;
+mod records;
+mod refusals;
+mod relay;
+mod sdk_python;

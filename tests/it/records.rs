@@ -1,0 +1,235 @@
+//! One durable record for each job, exactly once: through kills, through a polite end, and when the caller hangs up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kit::{FakeUpstream, Gateway, Random, eventually, heavy};
+
+const IN_FLIGHT: usize = 32;
+
+/// How often the kill test kills; more with `IMAGATE_TEST_KILLS`.
+fn kills() -> u64 {
+    std::env::var("IMAGATE_TEST_KILLS").map_or(20, |text| text.parse().expect("a number of kills"))
+}
+
+/// How many records there are for each `user` of a request.
+fn by_user(records: &[Value]) -> BTreeMap<String, Vec<&Value>> {
+    let mut shelf = BTreeMap::<_, Vec<_>>::new();
+    for record in records {
+        shelf.entry(record["end_user"].as_str().unwrap_or("nobody").to_owned()).or_default().push(record);
+    }
+    shelf
+}
+
+/// One round: 32 requests of random length, a kill in the middle of them. Returns the users who hold a whole answer.
+fn round(gateway: &mut Gateway, seed: u64) -> BTreeSet<String> {
+    let mut random = Random::seeded(seed);
+    let kill_after = Duration::from_millis(random.between(5, 300));
+    let calls: Vec<_> = (0..IN_FLIGHT)
+        .map(|at| {
+            let user = format!("r{seed}-{at}");
+            let image = if at % 4 == 0 { "b64=3000000" } else { "" };
+            let script = format!("delay={} {image}", random.between(0, 400));
+            let call = gateway.call(json!({"prompt": format!("a cube [[{script}]]"), "user": user}));
+            (user, call)
+        })
+        .collect();
+    let address = gateway.address();
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = calls
+            .into_iter()
+            .map(|(user, call)| {
+                scope.spawn(move || {
+                    (user, call.try_send(address).is_ok_and(|answer| answer.status == 200 && answer.complete))
+                })
+            })
+            .collect();
+        std::thread::sleep(kill_after);
+        gateway.kill();
+        let told = callers.into_iter().map(|caller| caller.join().expect("a caller"));
+        told.filter_map(|(user, whole)| whole.then_some(user)).collect()
+    })
+}
+
+#[test]
+fn no_kill_loses_or_doubles_a_record() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::before(&upstream);
+    let mut whole = BTreeSet::new();
+    for seed in 0..kills() {
+        whole.extend(round(&mut gateway, seed));
+        gateway.start();
+    }
+    let records = gateway.records();
+    let shelf = by_user(&records);
+    let reached: BTreeSet<String> =
+        upstream.ledger().iter().map(crate::kit::Attempt::user).filter(|user| !user.is_empty()).collect();
+    assert!(reached.len() > IN_FLIGHT, "the kills came before anything was sent: {}", reached.len());
+    let lost: Vec<_> = reached.iter().filter(|user| !shelf.contains_key(*user)).collect();
+    assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), reached.len());
+    let mut states = BTreeMap::<String, usize>::new();
+    for (user, records) in &shelf {
+        let [record] = records.as_slice() else { panic!("{user} has {} records", records.len()) };
+        let state = record["state"].as_str().unwrap_or("none");
+        *states.entry(state.to_owned()).or_default() += 1;
+        assert!(["succeeded", "interrupted"].contains(&state), "{user} is {state}: {record}");
+        assert!(!whole.contains(user) || state == "succeeded", "{user} holds a whole answer, the record says {state}");
+    }
+    println!(
+        "{} kills, {} requests reached the upstream, {} whole answers: {states:?}",
+        kills(),
+        reached.len(),
+        whole.len()
+    );
+}
+
+#[test]
+fn a_polite_end_lets_running_requests_finish() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("drain_timeout = \"20s\"", &[crate::kit::Account::at("only", &upstream)]);
+    let address = gateway.address();
+    let calls: Vec<_> = (0..8)
+        .map(|at| gateway.call(json!({"prompt": "a cube [[gate=end b64=1000000]]", "user": format!("u-{at}")})))
+        .collect();
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address).good())).collect();
+        upstream.wait_until("all are running", |ledger| ledger.len() == 8);
+        gateway.server().terminate();
+        eventually("no new connection is taken", || std::net::TcpStream::connect(address).is_err().then_some(()));
+        upstream.open_gate("end");
+        for caller in callers {
+            caller.join().expect("a whole answer");
+        }
+    });
+    let status = gateway.server().wait(Duration::from_secs(20));
+    assert!(status.success(), "{status}");
+    let records = gateway.records();
+    assert_eq!(records.len(), 8);
+    assert!(records.iter().all(|record| record["state"] == "succeeded"));
+}
+
+#[test]
+fn a_polite_end_does_not_wait_for_ever() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("drain_timeout = \"1s\"", &[crate::kit::Account::at("only", &upstream)]);
+    let call = gateway.call(json!({"prompt": "a cube [[gate=never]]", "user": "u-stuck"}));
+    let address = gateway.address();
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(move || call.try_send(address));
+        upstream.wait_until("it is running", |ledger| ledger.len() == 1);
+        gateway.server().terminate();
+        gateway.server().wait(Duration::from_secs(15));
+        drop(caller.join().expect("the caller comes back"));
+    });
+    let records = gateway.records();
+    assert_eq!(records.len(), 1, "{records:?}");
+}
+
+#[test]
+fn a_caller_who_hangs_up_leaves_exactly_one_record() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let scripts =
+        ["gate=go", "gate=go b64=4000000", "gate-middle=go b64=4000000", "gate-middle=go framing=chunked b64=4000000"];
+    for (at, script) in scripts.iter().enumerate() {
+        let call = gateway.call(json!({"prompt": format!("a cube [[{script}]]"), "user": format!("u-{at}")}));
+        let stream = call.dispatch(gateway.address()).expect("a connection");
+        upstream.wait_until("the attempt runs", |ledger| ledger.len() > at);
+        drop(stream);
+    }
+    upstream.open_gate("go");
+    let records = gateway.settled(scripts.len());
+    let shelf = by_user(&records);
+    assert_eq!(shelf.len(), scripts.len());
+    for (user, records) in shelf {
+        let [record] = records.as_slice() else { panic!("{user} has {} records", records.len()) };
+        assert!(
+            ["succeeded", "cancelled", "interrupted"].contains(&record["state"].as_str().expect("a state")),
+            "{record}"
+        );
+    }
+    // Nothing is stuck: the places of those who left are free.
+    gateway.generate(json!({})).good();
+}
+
+#[test]
+fn a_request_that_runs_on_alone_is_recorded_with_its_tokens() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let stream =
+        gateway.call(json!({"prompt": "a cube [[gate=go]]"})).dispatch(gateway.address()).expect("a connection");
+    upstream.wait_until("the attempt runs", |ledger| ledger.len() == 1);
+    drop(stream);
+    upstream.open_gate("go");
+    let record = &gateway.settled(1)[0];
+    upstream.wait_until("the upstream has told everything", |ledger| ledger[0].completed);
+    assert_eq!(
+        (&record["state"], Some(&record["usage"])),
+        (&json!("succeeded"), upstream.ledger()[0].usage.as_ref()),
+        "{record}"
+    );
+}
+
+#[test]
+fn a_record_tells_the_story_of_its_request() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let with = json!({"n": 2, "size": "1536x1024", "quality": "low", "output_format": "webp", "output_compression": 60, "user": "u-1"});
+    let answer = gateway.generate(with);
+    answer.good();
+    let record = &gateway.settled(1)[0];
+    let delivered =
+        json!([{"size": "1536x1024", "output_format": "webp"}, {"size": "1536x1024", "output_format": "webp"}]);
+    let expected = json!({
+        "operation": "create_image", "model": "gpt-image-2", "stream": false, "state": "succeeded", "error_code": null,
+        "size": "1536x1024", "quality": "low", "output_format": "webp", "n": 2, "delivered": delivered, "cost_usd": null,
+        "account": "only", "group": "default", "end_user": "u-1", "key": gateway.key_id(),
+    });
+    for (field, value) in expected.as_object().expect("fields") {
+        assert_eq!(&record[field], value, "{field}: {record}");
+    }
+    assert_eq!(record["request_id"].as_str(), answer.header("x-request-id"));
+    assert_eq!(Some(&record["usage"]), upstream.ledger()[0].usage.as_ref());
+    assert!(
+        record["first_byte_ms"].as_u64() <= record["latency_ms"].as_u64() && record["latency_ms"].is_u64(),
+        "{record}"
+    );
+    assert!(record["user"].as_str().is_some_and(|user| user.starts_with("usr_")), "{record}");
+    assert!(record["created_at"].as_str().is_some_and(|at| at.ends_with('Z') && at.contains('T')), "{record}");
+    let [attempt] = record["attempts"].as_array().expect("attempts").as_slice() else { panic!("{record}") };
+    assert_eq!(
+        (&attempt["account"], &attempt["class"], &attempt["status"]),
+        (&json!("only"), &Value::Null, &json!(200))
+    );
+    assert!(attempt["latency_ms"].is_u64());
+}
+
+#[test]
+fn records_of_parallel_requests_are_not_mixed_up() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    std::thread::scope(|scope| {
+        for at in 0..24 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let prompt = format!("{} [[tokens={}]]", "x".repeat(at), 1000 + at);
+                let answer = gateway.generate(json!({"prompt": prompt, "user": format!("u-{at}")})).good();
+                assert_eq!(answer["usage"]["output_tokens"], 1000 + at);
+            });
+        }
+    });
+    let records = gateway.settled(24);
+    assert_eq!(records.len(), 24);
+    for record in records {
+        let at: u64 = record["end_user"]
+            .as_str()
+            .and_then(|user| user.strip_prefix("u-"))
+            .expect("a user")
+            .parse()
+            .expect("a number");
+        assert_eq!(record["usage"]["output_tokens"], 1000 + at, "{record}");
+    }
+}

@@ -1,0 +1,154 @@
+//! What ends a request for good: refused content (class R), an exhausted usage window, a parameter the upstream
+//! refuses. And what no answer may give away.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, FakeUpstream, Gateway};
+
+fn three(upstream: &FakeUpstream) -> Gateway {
+    let [first, second, third] = ["first", "second", "third"].map(|name| Account::at(name, upstream));
+    Gateway::with("", &[first, second.spare(), third.spare()])
+}
+
+#[test]
+fn refused_content_is_one_attempt_and_a_502_that_says_not_to_repeat() {
+    for script in [
+        "status=400 body=policy",
+        "status=400 body=policy-old",
+        "status=403 body=policy",
+        "status=400 body=policy framing=chunked",
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = three(&upstream);
+        let answer = gateway.scripted(script);
+        let error = answer.error(502);
+        let expected = json!({"message": "Upstream request failed", "type": "upstream_error", "param": null, "code": "upstream_error", "reason": "content_refused"});
+        assert_eq!(error, expected, "{script}");
+        assert_eq!(answer.should_retry(), Some("false"), "{script}");
+        assert_eq!(upstream.attempts(), 1, "{script}");
+        let records = gateway.settled(1);
+        assert_eq!(records.len(), 1);
+        assert_eq!(
+            (&records[0]["state"], &records[0]["attempts"][0]["class"]),
+            (&json!("refused"), &json!("R")),
+            "{script}"
+        );
+        assert_eq!(records[0]["error_code"], "upstream_error", "{script}");
+    }
+}
+
+#[test]
+fn an_exhausted_account_leaves_the_request_to_another() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
+    let gateway = three(&upstream);
+    gateway.generate(json!({})).good();
+    assert_eq!(gateway.settled(1)[0]["state"], "succeeded");
+}
+
+#[test]
+fn when_every_account_is_exhausted_the_earliest_reset_stands_in_the_body() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-first", "status=429 body=usage-limit resets-in=7200");
+    upstream.always("sk-upstream-second", "status=429 body=usage-limit resets-in=3600");
+    upstream.always("sk-upstream-third", "status=429 body=usage-limit resets-in=354089");
+    let gateway = three(&upstream);
+    let answer = gateway.generate(json!({}));
+    let error = answer.error(429);
+    assert_eq!(
+        (&error["type"], &error["code"], &error["param"]),
+        (&json!("usage_limit_reached"), &json!("usage_limit_reached"), &Value::Null)
+    );
+    assert_eq!(error["message"], "The usage limit has been reached");
+    let seconds = error["resets_in_seconds"].as_u64().expect("resets_in_seconds");
+    assert!((3590..=3600).contains(&seconds), "{error}");
+    assert!(error["resets_at"].is_u64(), "{error}");
+    assert_eq!((answer.should_retry(), answer.header("retry-after")), (Some("false"), None));
+    assert_eq!(upstream.attempts(), 3, "each account once");
+    let record = &gateway.settled(1)[0];
+    assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!("usage_limit_reached")));
+}
+
+#[test]
+fn strange_reset_times_neither_break_the_answer_nor_reach_the_header() {
+    for resets in
+        ["", "resets-in=5", "resets-in=0", "resets-in=1000000000000000000", "resets-at=1", "resets-at=4000000000"]
+    {
+        let upstream = FakeUpstream::start();
+        let gateway = Gateway::before(&upstream);
+        let answer = gateway.scripted(&format!("status=429 body=usage-limit {resets}"));
+        let error = answer.error(429);
+        assert_eq!(error["code"], "usage_limit_reached", "{resets}");
+        let wait = answer.header("retry-after").map(|value| value.parse::<u64>().expect("whole seconds"));
+        assert!(wait.is_none_or(|wait| wait <= 60), "{resets}: {wait:?}");
+        assert_eq!(upstream.attempts(), 1, "{resets}");
+    }
+}
+
+#[test]
+fn an_error_body_that_stalls_is_acted_on_by_its_status() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-first", "status=429 retry-after=7 stall=body");
+    let gateway = three(&upstream);
+    gateway.generate(json!({})).good();
+    assert_eq!(upstream.attempts(), 2);
+}
+
+#[test]
+fn a_parameter_that_the_upstream_refuses_is_a_400_with_its_name() {
+    let upstream = FakeUpstream::start();
+    let gateway = three(&upstream);
+    let answer = gateway.scripted("status=400 body=parameter");
+    let error = answer.error(400);
+    assert_eq!(
+        (&error["type"], &error["code"], &error["param"]),
+        (&json!("invalid_request_error"), &json!("invalid_request_error"), &json!("quality"))
+    );
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("Invalid value")), "{error}");
+    assert_eq!(answer.should_retry(), Some("false"));
+    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(gateway.settled(1)[0]["state"], "failed");
+}
+
+#[test]
+fn nothing_of_an_account_or_a_key_leaves_where_it_does_not_belong() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let prompt = "prompt-canary";
+    let mut seen = String::new();
+    for script in [
+        "",
+        "status=500",
+        "status=401",
+        "status=400 body=policy",
+        "status=524 body=html",
+        "body=html",
+        "cut=50%",
+        "status=429 body=usage-limit",
+    ] {
+        let answer = gateway.generate(json!({"prompt": format!("{prompt} [[{script}]]"), "user": "end-user"}));
+        seen.push_str(&format!("{:?}", answer.headers));
+        if answer.status != 200 {
+            seen.push_str(&answer.text());
+        }
+    }
+    let port = upstream.address().port().to_string();
+    for canary in ["upstream-canary", "sk-upstream-only", &format!(":{port}"), gateway.secret(), prompt] {
+        assert!(!seen.contains(canary), "{canary} reached the caller: {seen}");
+    }
+    let records = format!("{:?}", gateway.settled(8));
+    let said = gateway.said();
+    for canary in ["sk-upstream-only", gateway.secret(), prompt] {
+        assert!(!said.contains(canary), "{canary} was logged: {said}");
+        assert!(!records.contains(canary), "{canary} was recorded: {records}");
+    }
+    for file in ["data/imagate.db", "data/imagate.db-wal", "data/imagate.sqlite", "data/imagate.sqlite-wal"] {
+        let bytes = std::fs::read(gateway.home().join(file)).unwrap_or_default();
+        for canary in ["sk-upstream-only", gateway.secret(), prompt] {
+            assert!(
+                !bytes.windows(canary.len()).any(|window| window == canary.as_bytes()),
+                "{canary} stands in {file}"
+            );
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! From the upstream's body to the caller's: constant memory, unchanged image bytes, missing fields filled in, and a
+//! broken body that never looks whole.
+
+use std::io::Read;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::kit::{FakeUpstream, Gateway, filler, heavy};
+
+/// Characters of base64 of one huge image, 28 MB.
+const HUGE: usize = 28_000_000;
+const PARALLEL: usize = 64;
+/// The figure to stay under.
+const PEAK_BYTES: u64 = 160 * 1000 * 1000;
+
+/// Reads a huge answer piece by piece and holds every byte of the image against what the upstream sent.
+fn read_huge(gateway: &Gateway, user: usize) {
+    let prompt = format!("a wide valley [[b64={HUGE} framing={}]]", if user % 2 == 0 { "length" } else { "chunked" });
+    let call = gateway.call(json!({"prompt": prompt, "size": "3840x2160", "user": format!("u-{user}")}));
+    let mut reply = call.open(gateway.address()).expect("an answer");
+    assert_eq!(reply.status, 200);
+    let mut head = Vec::new();
+    while !head.ends_with(b"\"b64_json\":\"") {
+        let mut byte = [0];
+        reply.read_exact(&mut byte).expect("a head with an image");
+        head.push(byte[0]);
+    }
+    let mut buffer = vec![0; 1 << 17];
+    for piece in filler(HUGE) {
+        let got = &mut buffer[..piece.len()];
+        reply.read_exact(got).expect("the image");
+        assert!(got == piece.as_slice(), "the image was changed on its way");
+    }
+    let rest = reply.finish().expect("the rest");
+    assert!(rest.complete);
+    let whole = [head.as_slice(), rest.body.as_slice()].concat();
+    let json: Value = serde_json::from_slice(&whole).expect("JSON around the image");
+    assert_eq!((&json["data"][0]["b64_json"], &json["size"]), (&json!(""), &json!("3840x2160")));
+    assert!(json["usage"]["total_tokens"].is_u64());
+}
+
+#[test]
+fn sixty_four_huge_images_at_once_cost_little_memory() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::before(&upstream);
+    gateway.generate(json!({})).good();
+    gateway.server().reset_peak();
+    std::thread::scope(|scope| {
+        for user in 0..PARALLEL {
+            let gateway = &gateway;
+            scope.spawn(move || read_huge(gateway, user));
+        }
+    });
+    let peak = gateway.server().peak_bytes();
+    println!("peak resident memory with {PARALLEL} images of {HUGE} bytes: {:.1} MB", peak as f64 / 1e6);
+    assert!(peak < PEAK_BYTES, "{peak} bytes");
+    let records = gateway.settled(PARALLEL + 1);
+    assert_eq!(records.len(), PARALLEL + 1);
+    assert!(records.iter().all(|record| record["state"] == "succeeded"));
+    assert_eq!(records[PARALLEL]["delivered"], json!([{"size": "3840x2160", "output_format": "png"}]));
+}
+
+#[test]
+fn a_body_that_breaks_in_the_image_never_looks_whole() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let mut asked = 0;
+    for image in ["b64=2000000", "b64=2000000 shape=usage-first", ""] {
+        for cut in [
+            "cut=50%",
+            "cut=50% framing=chunked",
+            "cut=50% how=reset",
+            "cut=50% framing=close",
+            "lack=50%",
+            "lack=50% framing=chunked",
+            "cut=99%",
+        ] {
+            let answer = gateway.scripted(&format!("{image} {cut}"));
+            asked += 1;
+            let looks_whole = answer.status == 200 && answer.complete;
+            assert!(!looks_whole, "{image} {cut}: a complete 200 of {} bytes", answer.body.len());
+            if answer.status != 200 {
+                assert_eq!(answer.error(502)["code"], "upstream_error", "{cut}");
+            }
+        }
+    }
+    let records = gateway.settled(asked);
+    assert_eq!((records.len(), upstream.attempts()), (asked, asked));
+    for record in records {
+        assert_eq!(
+            (&record["state"], &record["attempts"][0]["class"]),
+            (&json!("interrupted"), &json!("X")),
+            "{record}"
+        );
+    }
+}
+
+#[test]
+fn a_break_after_the_image_is_still_a_break() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    // Only the last bytes are missing: the image is there, the end is not.
+    for missing in [1, 2, 20, 100] {
+        for framing in ["length", "chunked", "close"] {
+            let answer = gateway.scripted(&format!("b64=400000 lack={missing} framing={framing}"));
+            assert!(answer.status == 502 || !answer.complete, "{missing} bytes are missing, {framing}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_without_an_image_is_the_502_of_the_contract() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in [
+        "data=empty",
+        "data=null",
+        "data=blank",
+        "data=missing",
+        "data=none",
+        "body=html",
+        "body=text",
+        "body=none",
+        "clip=20",
+        "clip=1",
+        "body=html type=application/json",
+        "data=empty shape=usage-first",
+        "data=null shape=pretty",
+        "data=empty framing=chunked drip",
+        "body=error",
+        "body=html framing=close",
+        "cut=20",
+        "cut=20 framing=chunked",
+    ] {
+        let answer = gateway.scripted(script);
+        let error = answer.error(502);
+        let expected =
+            (&json!("Upstream request failed"), &json!("upstream_error"), &json!("upstream_error"), &Value::Null);
+        assert_eq!((&error["message"], &error["type"], &error["code"], &error["param"]), expected, "{script}");
+        // An error object in a 200 is the upstream's own word that nothing was made.
+        assert!(script == "body=error" || answer.should_retry() == Some("false"), "{script}: {:?}", answer.headers);
+        assert!(!answer.text().contains("<html"), "{script}");
+    }
+}
+
+#[test]
+fn images_pass_unchanged_in_every_shape_of_json() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for shape in [
+        "shape=pretty",
+        "shape=spaced",
+        "shape=usage-first",
+        "shape=nested",
+        "drip",
+        "framing=chunked",
+        "framing=chunked drip",
+        "framing=close",
+        "revised=escapes",
+        "shape=usage-first drip",
+    ] {
+        for format in ["png", "jpeg", "webp"] {
+            let with =
+                json!({"prompt": format!("a cube [[{shape}]]"), "output_format": format, "n": 2, "quality": "medium"});
+            let answer = gateway.generate(with).good();
+            let sent = upstream.ledger().pop().expect("an attempt");
+            let data = answer["data"].as_array().expect("data");
+            assert_eq!(data.len(), 2, "{shape}");
+            for (image, original) in data.iter().zip(&sent.images) {
+                assert_eq!(image["b64_json"].as_str(), Some(original.as_str()), "{shape} {format}");
+                assert!(image["revised_prompt"].as_str().is_some_and(|text| !text.is_empty()), "{shape}");
+                STANDARD.decode(original).expect("base64");
+            }
+            assert_eq!(Some(&answer["usage"]), sent.usage.as_ref(), "{shape}");
+            assert_eq!((&answer["output_format"], &answer["quality"]), (&json!(format), &json!("medium")), "{shape}");
+            assert!(answer.get("x_data").is_none() || shape == "shape=nested");
+        }
+    }
+    let records = gateway.settled(30);
+    let total = |record: &Value| record["usage"]["total_tokens"].clone();
+    for (record, attempt) in records.iter().zip(upstream.ledger()) {
+        assert_eq!(record["usage"], attempt.usage.expect("usage"), "{}", total(record));
+    }
+}
+
+#[test]
+fn fields_that_the_upstream_leaves_out_are_filled_in() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let asked =
+        json!({"model": "gpt-image-2-2026-04-21", "size": "1536x1024", "quality": "high", "output_format": "webp"});
+    for script in [
+        "omit=model",
+        "omit=quality",
+        "omit=size",
+        "omit=output_format",
+        "omit=background",
+        "omit=created",
+        "omit=model,quality,size,output_format,background,created",
+        "omit=model,quality,size,output_format,background,created shape=pretty",
+        "omit=model,quality,size,output_format,background,created shape=usage-first",
+        "auto=quality,size,background",
+        "auto=quality,background shape=usage-first drip",
+        "revised=none",
+        "omit=model,size revised=none framing=chunked",
+    ] {
+        let mut with = asked.clone();
+        with["prompt"] = json!(format!("a \"cube\" \\ é [[{script}]]"));
+        let answer = gateway.generate(with.clone()).good();
+        for (field, expected) in [
+            ("model", "gpt-image-2-2026-04-21"),
+            ("size", "1536x1024"),
+            ("quality", "high"),
+            ("output_format", "webp"),
+            ("background", "opaque"),
+        ] {
+            assert_eq!(answer[field], expected, "{script}: {field}");
+        }
+        assert!(
+            answer["created"].as_u64().is_some_and(|created| created > 1_700_000_000 && created <= u64::from(u32::MAX)),
+            "{script}"
+        );
+        if script.contains("revised=none") {
+            assert_eq!(answer["data"][0]["revised_prompt"], with["prompt"], "{script}");
+        }
+    }
+}
+
+#[test]
+fn automatic_values_are_resolved_from_the_image_itself() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in ["size=1254x1254 omit=size,quality", "size=1254x1254 auto=size,quality,background"] {
+        let with =
+            json!({"prompt": format!("a cube [[{script}]]"), "size": "auto", "quality": "auto", "background": "auto"});
+        let answer = gateway.generate(with).good();
+        assert_eq!((&answer["size"], &answer["background"]), (&json!("1254x1254"), &json!("opaque")), "{script}");
+        assert!(["low", "medium", "high"].contains(&answer["quality"].as_str().expect("a quality")), "{script}");
+    }
+    for record in gateway.settled(2) {
+        assert_eq!((&record["size"], &record["delivered"][0]["size"]), (&json!("auto"), &json!("1254x1254")));
+    }
+}
+
+#[test]
+fn another_size_or_format_than_asked_is_delivered_and_recorded() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let with = json!({"prompt": "a cube [[size=1024x1024 format=jpeg]]", "size": "2048x2048", "output_format": "png"});
+    gateway.generate(with).good();
+    let record = &gateway.settled(1)[0];
+    assert_eq!((&record["size"], &record["output_format"]), (&json!("2048x2048"), &json!("png")));
+    assert_eq!(record["delivered"], json!([{"size": "1024x1024", "output_format": "jpeg"}]));
+}
+
+#[test]
+fn odd_usage_neither_costs_the_image_nor_corrupts_the_record() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let usages = ["none", "null", "zero", "negative", "float", "text", "huge", "partial", "list"];
+    for usage in usages {
+        for shape in ["", "shape=usage-first"] {
+            let answer = gateway.scripted(&format!("usage={usage} {shape}")).good();
+            let sent = upstream.ledger().pop().expect("an attempt");
+            assert_eq!(answer["data"][0]["b64_json"].as_str(), Some(sent.images[0].as_str()), "{usage}");
+        }
+    }
+    for record in gateway.settled(usages.len() * 2) {
+        assert_eq!(record["state"], "succeeded", "{record}");
+        let tokens = &record["usage"]["total_tokens"];
+        assert!(tokens.is_null() || tokens.is_u64(), "{record}");
+    }
+}
+
+#[test]
+fn no_more_images_come_out_than_were_asked_for() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let answer = gateway.generate(json!({"prompt": "a cube [[extra=2]]", "n": 2})).good();
+    assert_eq!(answer["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(gateway.settled(1)[0]["delivered"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_plain_body_labelled_as_compressed_is_readable_or_a_502() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let answer = gateway.scripted("label=gzip");
+    assert_eq!(answer.header("content-encoding"), None);
+    if answer.status == 200 {
+        assert!(answer.good()["data"][0]["b64_json"].is_string());
+    } else {
+        answer.error(502);
+    }
+}
+
+#[test]
+fn headers_of_the_upstream_stay_behind() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let answer = gateway.scripted("");
+    for header in ["set-cookie", "openai-organization", "x-imagate-simulated"] {
+        assert_eq!(answer.header(header), None, "{header}");
+    }
+    assert!(!answer.header("x-request-id").expect("an id").starts_with("req_upstream"));
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+}
+
+#[test]
+fn a_slow_reader_gets_everything() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let mut reply =
+        gateway.call(json!({"prompt": "a cube [[b64=6000000]]"})).open(gateway.address()).expect("an answer");
+    let mut taken = Vec::new();
+    let mut small = [0; 4096];
+    while taken.len() < 200_000 {
+        let got = reply.read(&mut small).expect("bytes");
+        taken.extend_from_slice(&small[..got]);
+        std::thread::yield_now();
+    }
+    let rest = reply.finish().expect("the rest");
+    assert!(rest.complete);
+    taken.extend(rest.body);
+    let json: Value = serde_json::from_slice(&taken).expect("JSON");
+    assert_eq!(json["data"][0]["b64_json"].as_str().map(str::len), Some(6_000_000));
+}

@@ -1,0 +1,193 @@
+//! The OpenAPI document, read once: as JSON for our own emitters, and typed for progenitor.
+//!
+//! Holds the house rules: what a generator would get wrong silently is refused here, with the place.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use openapiv3::OpenAPI;
+use serde_json::{Map, Value};
+
+/// The methods that an OpenAPI path item can carry, in the order in which operations are listed.
+const METHODS: [&str; 5] = ["get", "head", "post", "put", "delete"];
+/// The request bodies that our emitters know.
+const BODIES: [&str; 2] = ["application/json", "multipart/form-data"];
+/// The extension on the component that stands for a pixel size.
+const SIZE_MARK: &str = "x-imagate-size";
+
+/// A document that keeps the house rules.
+#[derive(Clone, Debug)]
+pub struct Document {
+    value: Value,
+}
+
+/// One operation of the document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation<'a> {
+    pub(crate) id: &'a str,
+    /// In lower case, as in the document.
+    pub(crate) method: &'static str,
+    pub(crate) path: &'a str,
+    pub(crate) value: &'a Value,
+}
+
+/// A component that becomes a type written by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandType {
+    /// A whole number within bounds, both included.
+    Bounded(i64, i64),
+    /// A pixel size or `auto`.
+    Size,
+}
+
+// === impl Document ===
+
+impl Document {
+    /// Reads the document and holds it against the house rules.
+    ///
+    /// # Errors
+    ///
+    /// Not JSON, not OpenAPI 3.0, or a house rule broken.
+    pub fn parse(text: &str) -> Result<Self> {
+        let document = Self { value: serde_json::from_str(text)? };
+        let version = document.value["openapi"].as_str().unwrap_or_default();
+        ensure!(version.starts_with("3.0."), "openapi: expected 3.0.x, found '{version}'");
+        document.check_components()?;
+        document.check_operations()?;
+        Ok(document)
+    }
+
+    /// The document as it stands.
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// A copy for progenitor, changed by `edit` first.
+    pub(crate) fn typed(&self, edit: impl FnOnce(&mut Value)) -> Result<OpenAPI> {
+        let mut value = self.value.clone();
+        edit(&mut value);
+        serde_json::from_value(value).context("as OpenAPI 3.0")
+    }
+
+    /// The schema components, sorted by name.
+    pub(crate) fn components(&self) -> Result<Vec<(&str, &Value)>> {
+        let schemas = self.value["components"]["schemas"].as_object().context("components.schemas")?;
+        let mut schemas: Vec<_> = schemas.iter().map(|(name, schema)| (name.as_str(), schema)).collect();
+        schemas.sort_by_key(|(name, _)| *name);
+        Ok(schemas)
+    }
+
+    /// The operations, sorted by path and then in the order of [`METHODS`].
+    pub(crate) fn operations(&self) -> Result<Vec<Operation<'_>>> {
+        let paths = self.value["paths"].as_object().context("paths")?;
+        let mut operations = Vec::new();
+        for (path, item) in paths {
+            for method in METHODS {
+                operations.extend(Operation::read(path, method, item)?);
+            }
+        }
+        operations.sort_by_key(|operation| operation.path);
+        Ok(operations)
+    }
+
+    /// The value of a row of `x-imagate-limits`.
+    pub(crate) fn limit(&self, name: &str) -> Option<u64> {
+        let rows = self.value["x-imagate-limits"].as_array()?;
+        rows.iter().find(|row| row["name"] == name)?["value"].as_u64()
+    }
+
+    fn check_components(&self) -> Result<()> {
+        for (name, schema) in self.components()? {
+            let plain = name.starts_with(|first: char| first.is_ascii_uppercase())
+                && name.chars().all(|letter| letter.is_ascii_alphanumeric());
+            ensure!(plain, "component '{name}': expected a name like 'ImageCount'");
+            check_inline(name, schema)?;
+        }
+        Ok(())
+    }
+
+    fn check_operations(&self) -> Result<()> {
+        for operation in self.operations()? {
+            if let Some(other) = operation.request_types().iter().find(|kind| !BODIES.contains(kind)) {
+                bail!("{}: no generator for a request body of {other}", operation.id);
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Operation ===
+
+impl<'a> Operation<'a> {
+    /// The operation of a path item, if it has this method.
+    fn read(path: &'a str, method: &'static str, item: &'a Value) -> Result<Option<Self>> {
+        let Some(value) = item.get(method) else { return Ok(None) };
+        let id = value["operationId"].as_str().with_context(|| format!("{method} {path}: no operationId"))?;
+        Ok(Some(Self { id, method, path, value }))
+    }
+
+    /// The content types of the request body, in the order of the document.
+    pub(crate) fn request_types(&self) -> Vec<&'a str> {
+        content(&self.value["requestBody"]).map(|(name, _)| name).collect()
+    }
+
+    /// Whether the body can come as a form, which progenitor cannot generate.
+    pub(crate) fn takes_form(&self) -> bool {
+        self.request_types().contains(&"multipart/form-data")
+    }
+
+    /// The component of the JSON request body.
+    pub(crate) fn request_component(&self) -> Option<&'a str> {
+        json_component(&self.value["requestBody"])
+    }
+
+    /// The component of the JSON answer of the 200.
+    pub(crate) fn answer_component(&self) -> Option<&'a str> {
+        json_component(&self.value["responses"]["200"])
+    }
+
+    /// The parameters that stand `place`: "path", "query" or "header".
+    pub(crate) fn parameters(&self, place: &'static str) -> impl Iterator<Item = &'a Value> {
+        let parameters = self.value["parameters"].as_array().into_iter().flatten();
+        parameters.filter(move |parameter| parameter["in"] == place)
+    }
+}
+
+/// What the generated type of a part without a name would lose: a greatest number, and the name of a choice.
+fn check_inline(place: &str, schema: &Value) -> Result<()> {
+    let parts = schema["properties"].as_object().into_iter().flat_map(Map::iter);
+    let parts = parts.map(|(name, part)| (name.as_str(), part));
+    for (name, part) in parts.chain(schema.get("items").map(|items| ("items", items))) {
+        let place = format!("{place}.{name}");
+        let bounded = part["type"] == "integer" && part.get("maximum").is_some();
+        ensure!(!bounded, "{place}: an integer with a maximum must be a named component");
+        // A choice of one is the constant by which events are told apart.
+        let choices = part["enum"].as_array().map_or(0, Vec::len);
+        ensure!(choices <= 1, "{place}: an enumeration must be a named component");
+        check_inline(&place, part)?;
+    }
+    Ok(())
+}
+
+/// The type written by hand for a component, if it is of that kind.
+pub(crate) fn hand_type(schema: &Value) -> Option<HandType> {
+    if schema.get(SIZE_MARK).is_some() {
+        return Some(HandType::Size);
+    }
+    if schema["type"] != "integer" {
+        return None;
+    }
+    Some(HandType::Bounded(schema["minimum"].as_i64()?, schema["maximum"].as_i64()?))
+}
+
+/// The component that a schema refers to.
+pub(crate) fn component_of(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")
+}
+
+fn content(holder: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    holder["content"].as_object().into_iter().flatten().map(|(name, content)| (name.as_str(), content))
+}
+
+fn json_component(holder: &Value) -> Option<&str> {
+    let (_, json) = content(holder).find(|(name, _)| *name == "application/json")?;
+    component_of(&json["schema"])
+}

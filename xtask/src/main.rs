@@ -1,0 +1,81 @@
+//! `cargo xtask`: the chores of this repository.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use xtask::{ci, tidy, tree};
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  generate           write generated/ and the tables of README.md from the documents
+  generate --check   only compare; exit 4 if something is stale
+  tidy               hold the code against ARCHITECTURE.md and the habits of the house; exit 4 on a finding
+  test               everything that must hold before a change lands; exit 4 at the first step that does not
+  test --only STEP   one step of it (may stand several times)
+  test --list        the steps
+";
+
+/// What a chore found out.
+enum Verdict {
+    Fine,
+    NeedsAttention,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let verdict = match arguments.as_slice() {
+        ["generate"] => generate(),
+        ["generate", "--check"] => check(),
+        ["tidy"] => look_over(),
+        ["test", steps @ ..] => test(steps),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match verdict {
+        Ok(Verdict::Fine) => ExitCode::SUCCESS,
+        Ok(Verdict::NeedsAttention) => ExitCode::from(4),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(100)
+        }
+    }
+}
+
+fn generate() -> Result<Verdict> {
+    let root = tree::root();
+    let outputs = xtask::generate(&tree::read(&root)?)?;
+    for path in tree::write(&root, &outputs)? {
+        println!("wrote {path}");
+    }
+    Ok(Verdict::Fine)
+}
+
+fn check() -> Result<Verdict> {
+    let root = tree::root();
+    let outputs = xtask::generate(&tree::read(&root)?)?;
+    let stale = tree::stale(&root, &outputs)?;
+    for output in &stale {
+        eprintln!("stale: {}", output.path);
+    }
+    if stale.is_empty() {
+        return Ok(Verdict::Fine);
+    }
+    eprintln!("run `cargo xtask generate`");
+    Ok(Verdict::NeedsAttention)
+}
+
+fn look_over() -> Result<Verdict> {
+    let findings = tidy::check(&tidy::read(&tree::root())?)?;
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    Ok(if findings.is_empty() { Verdict::Fine } else { Verdict::NeedsAttention })
+}
+
+fn test(steps: &[&str]) -> Result<Verdict> {
+    Ok(if ci::run(&tree::root(), steps)? { Verdict::Fine } else { Verdict::NeedsAttention })
+}

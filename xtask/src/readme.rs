@@ -1,0 +1,185 @@
+//! The tables of the README: between two markers stands what the document says, and nothing written by hand.
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::document::{Document, HandType, component_of, hand_type};
+use crate::print::normalise;
+
+const END: &str = "<!-- /table -->";
+
+pub(crate) fn generate(document: &Document, readme: &str) -> Result<String> {
+    let readme = readme.replace("\r\n", "\n");
+    let mut out = String::new();
+    let mut rest = readme.as_str();
+    while let Some(at) = rest.find("<!-- table:") {
+        let (before, marked) = rest.split_at(at);
+        let (marker, after) = marked.split_once("-->").context("a table marker that does not end")?;
+        let name = marker.trim_start_matches("<!-- table:").trim();
+        let (_, tail) = after.split_once(END).with_context(|| format!("table:{name} has no `{END}`"))?;
+        out.push_str(&format!("{before}<!-- table:{name} -->\n\n{}\n{END}", table(document, name)?));
+        rest = tail;
+    }
+    out.push_str(rest);
+    Ok(if out.is_empty() { out } else { normalise(&out) })
+}
+
+fn table(document: &Document, name: &str) -> Result<String> {
+    match name {
+        "limits" => limits(document.value()),
+        "errors" => errors(document.value()),
+        "operations" => operations(document),
+        "parameters" => parameters(document.value()),
+        other => bail!("there is no table called '{other}'; there are limits, errors, operations and parameters"),
+    }
+}
+
+fn limits(document: &Value) -> Result<String> {
+    let mut rows = Vec::new();
+    for row in document["x-imagate-limits"].as_array().context("x-imagate-limits")? {
+        let value = row["value"].as_u64().context("a limit without a value")?;
+        let unit = cell(row, "unit");
+        rows.push([format!("`{}`", cell(row, "name")), amount(value, &unit), cell(row, "applies_to")]);
+    }
+    Ok(markdown(["Limit", "Value", "Applies to"], &rows))
+}
+
+fn errors(document: &Value) -> Result<String> {
+    let mut rows = Vec::new();
+    for row in document["x-imagate-errors"].as_array().context("x-imagate-errors")? {
+        let retry = match row["should_retry"].as_bool() {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "depends",
+        };
+        let status = row["status"].to_string();
+        rows.push([
+            status,
+            format!("`{}`", cell(row, "code")),
+            cell(row, "cause"),
+            cell(row, "action"),
+            retry.to_owned(),
+        ]);
+    }
+    Ok(markdown(["Status", "`code`", "Cause", "What to do", "Send again?"], &rows))
+}
+
+fn operations(document: &Document) -> Result<String> {
+    let mut rows = Vec::new();
+    for operation in document.operations()? {
+        let place = format!("`{} {}`", operation.method.to_uppercase(), operation.path);
+        rows.push([place, format!("`{}`", operation.id), cell(operation.value, "summary")]);
+    }
+    Ok(markdown(["Request", "Operation", "What it does"], &rows))
+}
+
+/// The fields of the request that most readers will write.
+fn parameters(document: &Value) -> Result<String> {
+    let request = &document["components"]["schemas"]["ImageGenerationRequest"];
+    let required = request["required"].as_array().context("required")?;
+    let mut rows = Vec::new();
+    for (name, property) in request["properties"].as_object().context("properties")? {
+        let schema = resolve(document, property);
+        let must = required.iter().any(|one| one == name);
+        let default = if must { "required".to_owned() } else { schema.get("default").map(code).unwrap_or_default() };
+        let about = if property.get("description").is_some() { property } else { schema };
+        rows.push((
+            !must,
+            [code(&name.as_str().into()), accepts(schema), default, first_sentence(&cell(about, "description"))],
+        ));
+    }
+    // What must be there comes first; the order in the document is not kept by every reader of JSON.
+    rows.sort();
+    let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    Ok(markdown(["Parameter", "Accepts", "Default", "Meaning"], &rows))
+}
+
+/// Follows a reference, also one inside the `allOf` that makes it nullable.
+fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    let inner = schema["allOf"].as_array().and_then(|parts| parts.first()).unwrap_or(schema);
+    component_of(inner).map_or(inner, |name| &document["components"]["schemas"][name])
+}
+
+fn accepts(schema: &Value) -> String {
+    if let Some(choices) = schema["enum"].as_array() {
+        return choices.iter().map(code).collect::<Vec<_>>().join(", ");
+    }
+    match (hand_type(schema), schema["type"].as_str()) {
+        (Some(HandType::Bounded(min, max)), _) => format!("{min} to {max}"),
+        (Some(HandType::Size), _) => "`auto`, `<width>x<height>`".to_owned(),
+        (None, Some("boolean")) => "`true`, `false`".to_owned(),
+        (None, _) => match (schema["minLength"].as_u64().unwrap_or(0), schema["maxLength"].as_u64()) {
+            (_, Some(0)) => "nothing".to_owned(),
+            (min, Some(max)) => format!("{min} to {max} characters"),
+            (_, None) => "text".to_owned(),
+        },
+    }
+}
+
+fn code(value: &Value) -> String {
+    value.as_str().map_or_else(|| format!("`{value}`"), |text| format!("`{text}`"))
+}
+
+fn first_sentence(text: &str) -> String {
+    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.').to_owned()
+}
+
+/// `52428800 bytes` reads better as `50 MiB`.
+fn amount(value: u64, unit: &str) -> String {
+    const MIB: u64 = 1024 * 1024;
+    match unit {
+        "bytes" if value >= MIB && value.is_multiple_of(MIB) => format!("{} MiB", value / MIB),
+        "bytes" if value >= 1024 && value.is_multiple_of(1024) => format!("{} KiB", value / 1024),
+        _ => format!("{value} {unit}"),
+    }
+}
+
+/// A text that stays in its cell.
+fn cell(row: &Value, name: &str) -> String {
+    row[name].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
+}
+
+fn markdown<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut out = line(&head.map(str::to_owned));
+    out.push_str(&line(&[const { String::new() }; COLUMNS].map(|_| "---".to_owned())));
+    out.extend(rows.iter().map(|row| line(row)));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(readme: &str) -> Result<String> {
+        let document = r#"{
+            "openapi": "3.0.3", "paths": {}, "components": { "schemas": {} },
+            "x-imagate-limits": [{ "name": "max_bytes", "value": 3145728, "unit": "bytes", "applies_to": "one | other" }]
+        }"#;
+        generate(&Document::parse(document)?, readme)
+    }
+
+    #[test]
+    fn what_stands_between_the_markers_is_written_anew_and_the_rest_is_kept() {
+        let readme = "before\r\n<!-- table:limits -->old<!-- /table -->\r\nafter";
+        let expected = "before\n<!-- table:limits -->\n\n| Limit | Value | Applies to |\n| --- | --- | --- |\n\
+            | `max_bytes` | 3 MiB | one \\| other |\n\n<!-- /table -->\nafter\n";
+        assert_eq!(page(readme).unwrap(), expected);
+        assert_eq!(page(expected).unwrap(), expected, "twice is the same");
+    }
+
+    #[test]
+    fn a_marker_without_a_table_is_refused_with_its_name() {
+        let refusal = |readme| format!("{:#}", page(readme).unwrap_err());
+        assert_eq!(refusal("<!-- table:limits --> and no end"), "table:limits has no `<!-- /table -->`");
+        assert!(refusal("<!-- table:wishes --><!-- /table -->").starts_with("there is no table called 'wishes'"));
+    }
+
+    #[test]
+    fn amounts_are_written_in_the_largest_unit_that_fits() {
+        assert_eq!(amount(52_428_800, "bytes"), "50 MiB");
+        assert_eq!(amount(65_536, "bytes"), "64 KiB");
+        assert_eq!(amount(1_000, "bytes"), "1000 bytes");
+        assert_eq!(amount(60, "seconds"), "60 seconds");
+    }
+}

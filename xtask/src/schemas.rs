@@ -1,0 +1,31 @@
+//! `JsonSchema` for each generated type, answered from the document itself.
+//!
+//! A derive would lose bounds and patterns and call every optional field nullable; then the description that the
+//! server shows would no longer be the document.
+
+use anyhow::Result;
+use proc_macro2::{Ident, Span};
+use quote::quote;
+use syn::File;
+
+use crate::document::{Document, hand_type};
+
+pub(crate) fn generate(document: &Document) -> Result<File> {
+    let components = document.components()?;
+    let generated = components.iter().filter(|(_, schema)| hand_type(schema).is_none());
+    let impls = generated.map(|(label, _)| {
+        let name = Ident::new(label, Span::call_site());
+        quote! {
+            impl schemars::JsonSchema for types::#name {
+                fn schema_name() -> String {
+                    #label.to_owned()
+                }
+
+                fn json_schema(generator: &mut schemars::r#gen::SchemaGenerator) -> schemars::schema::Schema {
+                    super::served::component(#label, generator)
+                }
+            }
+        }
+    });
+    Ok(syn::parse2(quote! { #(#impls)* })?)
+}

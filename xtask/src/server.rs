@@ -1,0 +1,218 @@
+//! The server trait: one dropshot endpoint for each operation of the document.
+//!
+//! No public generator goes from a document to a dropshot trait, so this one is ours.
+//! It writes names only (`front::JsonBody`, `front::Reply`), and what they do is written by hand in the front room.
+
+use anyhow::{Context as _, Result, bail};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use serde_json::{Value, json};
+use syn::{Attribute, File};
+
+use crate::docs;
+use crate::document::{Document, Operation, component_of};
+
+pub(crate) fn generate(document: &Document) -> Result<File> {
+    let operations = document.operations()?;
+    let mut parameters = Vec::new();
+    let mut endpoints = Vec::new();
+    for operation in &operations {
+        let place = || operation.id.to_owned();
+        parameters.extend(parameter_struct(operation).with_context(place)?);
+        endpoints.push(endpoint(document, operation).with_context(place)?);
+    }
+    let file = quote! {
+        #(#parameters)*
+
+        #[doc = " What the gateway serves: one method for each operation of the document."]
+        #[dropshot::api_description]
+        pub trait GatewayApi {
+            #[doc = " What every request can reach."]
+            type Context;
+
+            #(#endpoints)*
+        }
+    };
+    syn::parse2(file).context("the trait as written is not Rust")
+}
+
+fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStream> {
+    let attribute = attribute(document, operation);
+    let docs = docs(operation);
+    let name = ident(operation.id);
+    let path = operation.parameters("path").next().map(|_| {
+        let path = struct_name(operation);
+        quote! { path: front::Captured<dropshot::Path<#path>>, }
+    });
+    let body = body(operation)?;
+    let answer = ident(operation.answer_component().context("the 200 needs a JSON component")?);
+    Ok(quote! {
+        #(#docs)*
+        #attribute
+        async fn #name(rqctx: dropshot::RequestContext<Self::Context>, #path #body)
+            -> Result<front::Reply<types::#answer>, front::ApiError>;
+    })
+}
+
+fn attribute(document: &Document, operation: &Operation<'_>) -> TokenStream {
+    let method = ident(&operation.method.to_uppercase());
+    let (path, id) = (operation.path, operation.id);
+    let tags = operation.value["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    // Without a cap of its own, dropshot allows 1024 bytes.
+    let cap = body_cap(document, operation).map(|cap| {
+        let cap = proc_macro2::Literal::u64_unsuffixed(cap);
+        quote! { request_body_max_bytes = #cap, }
+    });
+    quote! {
+        #[endpoint { method = #method, path = #path, operation_id = #id, tags = [#(#tags),*], #cap }]
+    }
+}
+
+/// The limit for this operation's body; a form is the larger of the two bodies where there are two.
+fn body_cap(document: &Document, operation: &Operation<'_>) -> Option<u64> {
+    let name = match operation.id {
+        _ if operation.request_types().is_empty() => return None,
+        _ if operation.takes_form() => "max_edit_form_body_bytes",
+        "create_response" => "max_responses_body_bytes",
+        _ => "max_json_body_bytes",
+    };
+    document.limit(name)
+}
+
+fn body(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
+    if operation.request_types().is_empty() {
+        return Ok(None);
+    }
+    if operation.takes_form() {
+        return Ok(Some(quote! { body: front::EditBody, }));
+    }
+    let component = ident(operation.request_component().context("the JSON body needs a component")?);
+    Ok(Some(quote! { body: front::JsonBody<types::#component>, }))
+}
+
+/// The path parameters of an operation as a struct, with the schema that the document gives them.
+fn parameter_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
+    let parameters: Vec<&Value> = operation.parameters("path").collect();
+    if parameters.is_empty() {
+        return Ok(None);
+    }
+    let name = struct_name(operation);
+    let label = name.to_string();
+    let about = format!(" The path parameters of `{}`.", operation.id);
+    let mut fields = Vec::new();
+    let mut properties = serde_json::Map::new();
+    for parameter in parameters {
+        let parameter_name = parameter["name"].as_str().context("a parameter without a name")?;
+        fields.push(field(parameter_name, parameter)?);
+        properties.insert(parameter_name.to_owned(), described(parameter));
+    }
+    let required: Vec<&String> = properties.keys().collect();
+    let schema = json!({ "type": "object", "properties": properties, "required": required }).to_string();
+    Ok(Some(quote! {
+        #[doc = #about]
+        #[derive(Clone, Debug, serde::Deserialize)]
+        pub struct #name { #(#fields),* }
+
+        impl schemars::JsonSchema for #name {
+            fn schema_name() -> String {
+                #label.to_owned()
+            }
+
+            fn json_schema(generator: &mut schemars::r#gen::SchemaGenerator) -> schemars::schema::Schema {
+                super::served::schema(#schema, generator)
+            }
+        }
+    }))
+}
+
+fn field(name: &str, parameter: &Value) -> Result<TokenStream> {
+    let schema = &parameter["schema"];
+    let kind = match component_of(schema) {
+        Some(component) => {
+            let component = ident(component);
+            quote! { types::#component }
+        }
+        None if schema["type"] == "string" => quote! { String },
+        None => bail!("parameter '{name}' must be a component or a plain text"),
+    };
+    let about = docs::lines(parameter["description"].as_str().unwrap_or_default());
+    let name = ident(name);
+    Ok(quote! { #(#about)* pub #name: #kind })
+}
+
+/// The schema with the description of the parameter, which is where dropshot looks for it.
+///
+/// A reference cannot carry one in OpenAPI 3.0, so it is wrapped, and dropshot unwraps it again.
+fn described(parameter: &Value) -> Value {
+    let schema = &parameter["schema"];
+    let Some(description) = parameter.get("description") else { return schema.clone() };
+    let mut described = if component_of(schema).is_some() { json!({ "allOf": [schema] }) } else { schema.clone() };
+    described["description"] = description.clone();
+    described
+}
+
+fn struct_name(operation: &Operation<'_>) -> Ident {
+    let words = operation.id.split('_').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        format!("{}{rest}", first.to_uppercase())
+    });
+    format_ident!("{}Path", words.collect::<String>())
+}
+
+/// The summary, which dropshot takes from the first line, and then the description.
+fn docs(operation: &Operation<'_>) -> Vec<Attribute> {
+    let texts = ["summary", "description"].map(|name| operation.value[name].as_str().unwrap_or_default());
+    docs::lines(texts.join("\n\n").trim_start())
+}
+
+fn ident(name: &str) -> Ident {
+    Ident::new(name, Span::call_site())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PETS: &str = r##"{
+        "openapi": "3.0.3",
+        "info": { "title": "pets", "version": "1.0.0" },
+        "paths": { "/pets/{id}": { "post": {
+            "operationId": "feed_pet", "tags": ["pets"], "summary": "Feed it.", "description": "Gently.",
+            "parameters": [{ "in": "path", "name": "id", "required": true, "description": "Which.", "schema": { "type": "string" } }],
+            "requestBody": { "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Food" } } } },
+            "responses": { "200": { "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Pet" } } } } }
+        } } },
+        "components": { "schemas": { "Food": { "type": "object" }, "Pet": { "type": "object" } } },
+        "x-imagate-limits": [{ "name": "max_json_body_bytes", "value": 7 }]
+    }"##;
+
+    const FEED_PET: &str = r##"    /// Feed it.
+    ///
+    /// Gently.
+    #[endpoint{method = POST,
+    path = "/pets/{id}",
+    operation_id = "feed_pet",
+    tags = ["pets"],
+    request_body_max_bytes = 7,
+    }]
+    async fn feed_pet(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<FeedPetPath>>,
+        body: front::JsonBody<types::Food>,
+    ) -> Result<front::Reply<types::Pet>, front::ApiError>;
+"##;
+
+    #[test]
+    fn an_operation_becomes_an_endpoint_of_the_trait() {
+        let printed = prettyplease::unparse(&generate(&Document::parse(PETS).unwrap()).unwrap());
+        assert!(printed.contains(FEED_PET), "{printed}");
+        assert!(printed.contains("pub struct FeedPetPath {\n    /// Which.\n    pub id: String,\n}"), "{printed}");
+    }
+
+    #[test]
+    fn an_answer_without_a_component_is_refused_with_its_operation() {
+        let text = PETS.replace("#/components/schemas/Pet\"", "#/elsewhere\"");
+        let refusal = generate(&Document::parse(&text).unwrap()).map(|_| ()).unwrap_err();
+        assert_eq!(format!("{refusal:#}"), "feed_pet: the 200 needs a JSON component");
+    }
+}

@@ -1,0 +1,81 @@
+//! How long a file and a function may be before they are two.
+
+use super::tokens::{Kind, Token};
+
+/// Lines of a file, with its unit tests.
+const LONGEST_FILE: usize = 450;
+/// Lines of code in the body of a function; blank lines and comments are free.
+const LONGEST_FUNCTION: usize = 60;
+
+pub(super) fn long_file(text: &str) -> Option<(usize, String)> {
+    let lines = text.lines().count();
+    (lines > LONGEST_FILE).then(|| (1, format!("the file has {lines} lines, more than {LONGEST_FILE}")))
+}
+
+pub(super) fn long_functions(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
+    let tokens: Vec<&Token<'_>> = tokens.iter().filter(|token| !token.is_comment()).collect();
+    let mut found = Vec::new();
+    for (at, pair) in tokens.windows(2).enumerate() {
+        let [keyword, name] = pair else { continue };
+        let Kind::Word(name) = name.kind else { continue };
+        if !keyword.is_word("fn") {
+            continue;
+        }
+        let lines = body_lines(&tokens[at..]);
+        if lines > LONGEST_FUNCTION {
+            found.push((keyword.line, format!("`{name}` has {lines} lines, more than {LONGEST_FUNCTION}")));
+        }
+    }
+    found
+}
+
+/// How many lines of the body hold code; none if there is no body.
+fn body_lines(tokens: &[&Token<'_>]) -> usize {
+    let mut depth = 0_usize;
+    let mut brackets = 0_usize;
+    let mut lines: Vec<usize> = Vec::new();
+    for token in tokens {
+        match token.kind {
+            Kind::Mark('(' | '[') if depth == 0 => brackets += 1,
+            Kind::Mark(')' | ']') if depth == 0 => brackets -= 1,
+            Kind::Mark(';') if depth == 0 && brackets == 0 => return 0,
+            Kind::Mark('{') => depth += 1,
+            Kind::Mark('}') if depth <= 1 => return lines.len(),
+            Kind::Mark('}') => depth -= 1,
+            Kind::Mark(_) | Kind::Word(_) | Kind::Text | Kind::Comment(_) => {}
+        }
+        let is_opening = depth == 1 && lines.is_empty() && token.is_mark('{');
+        if depth > 0 && !is_opening && lines.last() != Some(&token.line) {
+            lines.push(token.line);
+        }
+    }
+    lines.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tokens::tokens;
+    use super::*;
+
+    fn function(lines: usize) -> String {
+        format!("fn story(a: [u8; 4]) {{\n    // why\n\n{}}}\nfn next() {{}}\n", "    a();\n".repeat(lines))
+    }
+
+    #[test]
+    fn a_function_may_fill_sixty_lines() {
+        assert_eq!(long_functions(&tokens(&function(60))), []);
+        assert_eq!(long_functions(&tokens(&function(61))), [(1, "`story` has 61 lines, more than 60".to_owned())]);
+    }
+
+    #[test]
+    fn a_declaration_has_no_body() {
+        let source = format!("trait A {{ fn a(&self, b: fn(u8) -> [u8; 2]);\n{} }}", "const B: u8 = 1;\n".repeat(90));
+        assert_eq!(long_functions(&tokens(&source)), []);
+    }
+
+    #[test]
+    fn a_file_may_have_450_lines() {
+        assert_eq!(long_file(&"a\n".repeat(450)), None);
+        assert_eq!(long_file(&"a\n".repeat(451)), Some((1, "the file has 451 lines, more than 450".to_owned())));
+    }
+}

@@ -1,0 +1,63 @@
+//! The files on disk: read the sources, lay the outputs beside them, or tell which ones are stale.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::{MANIFEST_SCHEMA, OPENAPI, Output, README, Sources};
+
+/// The root of the repository, wherever the command was started.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+/// Reads what generation needs.
+///
+/// # Errors
+///
+/// A document that is missing or unreadable.
+pub fn read(root: &Path) -> Result<Sources> {
+    let text = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
+    Ok(Sources { openapi: text(OPENAPI)?, manifest_schema: text(MANIFEST_SCHEMA)?, readme: text(README)? })
+}
+
+/// The paths whose text on disk is not what generation would write.
+///
+/// # Errors
+///
+/// A file that is there and cannot be read.
+pub fn stale<'a>(root: &Path, outputs: &'a [Output]) -> Result<Vec<&'a Output>> {
+    let mut stale = Vec::new();
+    for output in outputs {
+        let present = match fs::read_to_string(root.join(&output.path)) {
+            Ok(text) => Some(text.replace("\r\n", "\n")),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| output.path.clone()),
+        };
+        if present.as_ref() != Some(&output.contents) {
+            stale.push(output);
+        }
+    }
+    Ok(stale)
+}
+
+/// Writes what differs, and leaves the rest untouched so that nothing is built anew without need.
+///
+/// # Errors
+///
+/// A file that cannot be read or written.
+pub fn write(root: &Path, outputs: &[Output]) -> Result<Vec<String>> {
+    let mut written = Vec::new();
+    for output in stale(root, outputs)? {
+        let path = root.join(&output.path);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| output.path.clone())?;
+        }
+        fs::write(&path, &output.contents).with_context(|| output.path.clone())?;
+        written.push(output.path.clone());
+    }
+    Ok(written)
+}
