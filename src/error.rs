@@ -50,6 +50,13 @@ pub(crate) enum Error {
 pub(crate) enum Missing {
     /// A model id.
     Model(String),
+    /// Nothing stands at this address.
+    Url {
+        /// As sent.
+        method: String,
+        /// As sent.
+        path: String,
+    },
     /// The address is known, the method is not.
     Method {
         /// As sent.
@@ -97,6 +104,7 @@ impl Error {
             Self::TooLarge(_) => Code::RequestTooLarge,
             Self::UnsupportedMedia(_) => Code::UnsupportedMediaType,
             Self::NotFound(Missing::Model(_)) => Code::ModelNotFound,
+            Self::NotFound(Missing::Url { .. }) => Code::UnknownUrl,
             Self::NotFound(Missing::Method { .. }) => Code::MethodNotAllowed,
             Self::UsageLimit(_) => Code::UsageLimitReached,
             Self::RateLimited { .. } => Code::RateLimitExceeded,
@@ -178,6 +186,7 @@ impl std::fmt::Display for Error {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
             Self::UnsupportedMedia(message) => f.write_str(message),
             Self::NotFound(Missing::Model(id)) => write!(f, "The model '{id}' does not exist."),
+            Self::NotFound(Missing::Url { method, path }) => write!(f, "Invalid URL ({method} {path})"),
             Self::NotFound(Missing::Method { method, path }) => write!(f, "Not allowed to {method} on {path}"),
             Self::InvalidKey
             | Self::UsageLimit(_)
@@ -223,6 +232,12 @@ mod tests {
             Error::InvalidKey.body(),
             json!({"error": {"message": "Invalid API key", "type": "authentication_error", "param": null, "code": "INVALID_API_KEY"}})
         );
+    }
+
+    #[test]
+    fn every_code_has_a_message_of_its_own() {
+        let messages: std::collections::BTreeSet<_> = Code::ALL.iter().map(|code| code.message()).collect();
+        assert_eq!(messages.len(), Code::ALL.len());
     }
 
     #[test]

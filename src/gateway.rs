@@ -60,10 +60,11 @@ impl Gateway {
         for account in &config.accounts {
             store.sync_account(spec(account)).await?;
         }
+        let accounts = Accounts::new(&config.accounts);
         Ok(Self {
             keys: open_keys(store),
-            accounts: Accounts::new(&config.accounts),
-            upstream: Upstream::new(config)?,
+            upstream: Upstream::new(config.deadlines.connect, accounts.need_tls())?,
+            accounts,
             ledger: Ledger::start(Arc::clone(store) as Arc<dyn Store>, NodeId::only()).await?,
             models: config.models.clone(),
             deadlines: config.deadlines,

@@ -3,6 +3,7 @@
 //! Each check is a function from two sides to a list of differences, so that it can be shown to fail: beside every
 //! test that finds nothing stands one that changes a side and reads the difference.
 #![cfg(feature = "gateway")]
+#![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 #[path = "drift/difference.rs"]
 mod difference;

@@ -150,9 +150,9 @@ fn changed(change: Result<KeyRow, KeyError>, id: &str, done: &str, json: bool) -
         change => change?,
     };
     if json {
-        print_json(&described(&key))?
+        print_json(&described(&key))?;
     } else {
-        print(&format!("{} {done}\n", key.id))?
+        print(&format!("{} {done}\n", key.id))?;
     }
     Ok(())
 }

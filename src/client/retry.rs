@@ -79,7 +79,6 @@ pub(super) fn jitter() -> f64 {
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-#[expect(clippy::disallowed_methods, reason = "the pause between two attempts is all that the SDK ever waits for")]
 pub(super) async fn sleep(pause: Duration) {
     tokio::time::sleep(pause).await;
 }

@@ -49,6 +49,11 @@ impl Accounts {
         Self { all: accounts.iter().map(|account| Arc::new(Account::new(account))).collect() }
     }
 
+    /// Whether any call goes out encrypted.
+    pub(crate) fn need_tls(&self) -> bool {
+        self.all.iter().any(|account| account.endpoint().is_https())
+    }
+
     /// The right to make one attempt, on an account that was not `tried` yet. Waits in fair order for a place.
     pub(crate) async fn lease(&self, job: &Job, caller: &Caller, tried: &[String]) -> Result<Lease, NoLease> {
         let account = self.choose(job, caller, tried).ok_or(NoLease::NoneLeft)?;

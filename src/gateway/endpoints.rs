@@ -37,7 +37,7 @@ impl GatewayApi for Endpoints {
         context: Context,
         body: JsonBody<types::ImageGenerationRequest>,
     ) -> Result<Reply<types::ImagesResponse>, ApiError> {
-        Ok(answer(async {
+        Ok(answer(&context, async {
             let caller = admit(&context).await?;
             let body = body.read(&caller).await?;
             let made = flow::create_image(context.context(), &caller, &context.request_id, &body).await?;
@@ -47,7 +47,7 @@ impl GatewayApi for Endpoints {
     }
 
     async fn edit_image(context: Context, _body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
-        Ok(answer(async {
+        Ok(answer(&context, async {
             admit(&context).await?;
             Err(Error::NotImplemented)
         })
@@ -58,7 +58,7 @@ impl GatewayApi for Endpoints {
         context: Context,
         _body: JsonBody<types::ResponseRequest>,
     ) -> Result<Reply<types::Response>, ApiError> {
-        Ok(answer(async {
+        Ok(answer(&context, async {
             admit(&context).await?;
             Err(Error::NotImplemented)
         })
@@ -66,7 +66,7 @@ impl GatewayApi for Endpoints {
     }
 
     async fn list_models(context: Context) -> Result<Reply<types::ModelList>, ApiError> {
-        Ok(answer(async {
+        Ok(answer(&context, async {
             admit(&context).await?;
             Answer::json(&flow::list_models(context.context()))
         })
@@ -77,7 +77,7 @@ impl GatewayApi for Endpoints {
         context: Context,
         path: Captured<Path<RetrieveModelPath>>,
     ) -> Result<Reply<types::Model>, ApiError> {
-        Ok(answer(async {
+        Ok(answer(&context, async {
             admit(&context).await?;
             let model = path.get()?.into_inner().model;
             Answer::json(&flow::retrieve_model(context.context(), &model)?)

@@ -8,7 +8,7 @@ mod generate;
 mod models;
 mod outcome;
 
-pub(crate) use generate::{Made, create_image};
+pub(crate) use generate::create_image;
 pub(crate) use models::{list_models, retrieve_model};
 
 use super::Gateway;

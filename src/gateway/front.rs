@@ -16,4 +16,4 @@ pub(crate) use answer::{Answer, Reply, answer};
 pub(crate) use body::{EditBody, JsonBody};
 pub(crate) use fault::ApiError;
 pub(crate) use param::Captured;
-pub(crate) use server::{Server, ServerError, start};
+pub(crate) use server::{ServerError, start};

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 pub(crate) use pepper::Pepper;
 pub(crate) use secret::Secret;
 
-pub(crate) use crate::gateway::store::{GroupId, KeyId, KeyRow, PublicId, UserId};
 use crate::gateway::store::{KeyChange, KeyHash, Store, StoreError, Timestamp};
+pub(crate) use crate::gateway::store::{KeyId, KeyRow, PublicId, UserId};
 
 /// How fresh `last_used_at` is kept.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
@@ -33,7 +33,6 @@ pub(crate) struct Caller {
     key: KeyId,
     public_id: PublicId,
     user: UserId,
-    group: GroupId,
     group_name: String,
 }
 
@@ -53,26 +52,9 @@ impl Caller {
         &self.user
     }
 
-    /// The group that it is served in.
-    pub(crate) fn group(&self) -> &GroupId {
-        &self.group
-    }
-
     /// The name of the group, as the configuration and records spell it.
     pub(crate) fn group_name(&self) -> &str {
         &self.group_name
-    }
-
-    /// A caller for the tests of other rooms.
-    #[cfg(test)]
-    pub(crate) fn for_test(group_name: &str) -> Self {
-        Self {
-            key: "key_test".into(),
-            public_id: "test".into(),
-            user: "usr_test".into(),
-            group: "grp_test".into(),
-            group_name: group_name.to_owned(),
-        }
     }
 }
 
@@ -149,13 +131,7 @@ impl Keys {
         let genuine = self.pepper.verify(&secret, hash);
         let key = key.filter(|key| genuine && is_good(key, Timestamp::now())).ok_or(Denied::Invalid)?;
         self.note_use(&key.id);
-        Ok(Caller {
-            key: key.id,
-            public_id: key.public_id,
-            user: key.user,
-            group: key.group,
-            group_name: key.group_name,
-        })
+        Ok(Caller { key: key.id, public_id: key.public_id, user: key.user, group_name: key.group_name })
     }
 
     /// Makes a key, and the user and the group where they are new.

@@ -25,7 +25,7 @@ pub(crate) use crate::gateway::store::{
 };
 use crate::gateway::store::{Store, StoreError, Timestamp};
 use open::Entry;
-pub(crate) use open::{Closing, OpenRecord, Outcome};
+pub(crate) use open::{OpenRecord, Outcome};
 use writer::{Message, Writer};
 
 /// Intents that may wait for the writer. It is far above what a server admits at once; beyond it memory would be
@@ -106,6 +106,7 @@ impl Ledger {
         if interrupted > 0 {
             tracing::warn!(interrupted, "jobs of an earlier run ended without an outcome");
         }
+        #[expect(clippy::disallowed_methods, reason = "intents are bounded by `room`, and each has one outcome")]
         let (outbox, inbox) = mpsc::unbounded_channel();
         // Who waits for it is `drain`.
         tokio::runtime::Handle::current().spawn(Writer::new(store, node, inbox).run());

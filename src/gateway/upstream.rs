@@ -20,7 +20,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::accounts::{Endpoint, Lease};
-use super::config::Config;
 use super::rules::Job;
 use crate::tables::UPSTREAM_TLS_SECONDS;
 use simulated::Studio;
@@ -36,18 +35,23 @@ pub(crate) struct Upstream {
 // === impl Upstream ===
 
 impl Upstream {
-    /// Prepares connections; opens none.
+    /// Prepares connections; opens none. `connect` bounds the greeting; with `tls` the machine's certificates are read
+    /// now, so that a start fails instead of every call.
     ///
     /// # Errors
     ///
     /// Where the machine's certificates cannot be read.
-    pub(crate) fn new(config: &Config) -> Result<Self, TransportError> {
+    pub(crate) fn new(connect: Duration, tls: bool) -> Result<Self, TransportError> {
         let settings = Settings {
-            connect_timeout: config.deadlines.connect,
+            connect_timeout: connect,
             tls_timeout: Duration::from_secs(UPSTREAM_TLS_SECONDS),
             ..Settings::default()
         };
-        Ok(Self { transport: Transport::new(settings)?, studio: Studio::new() })
+        let transport = Transport::new(settings)?;
+        if tls {
+            transport.prepare_tls()?;
+        }
+        Ok(Self { transport, studio: Studio::new() })
     }
 
     /// One attempt: returns when the upstream has answered with a head, or failed.

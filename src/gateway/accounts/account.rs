@@ -123,6 +123,13 @@ fn places(count: NonZeroU32) -> usize {
 // === impl Endpoint ===
 
 impl Endpoint {
+    pub(super) fn is_https(&self) -> bool {
+        match self {
+            Self::Simulator => false,
+            Self::Images(address) => address.base.starts_with("https:"),
+        }
+    }
+
     fn new(written: &config::Upstream) -> Self {
         match written {
             config::Upstream::Simulator => Self::Simulator,

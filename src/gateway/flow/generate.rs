@@ -36,6 +36,7 @@ pub(crate) async fn create_image(
         return Err(Error::NotImplemented);
     }
     let mut record = open(gateway, caller, request_id, &job).await?;
+    tracing::debug!(request_id, key = %caller.public_id(), size = %job.size(), n = job.count(), "a job begins");
     match attempt::run(gateway, &job, caller, &mut record).await {
         Ok(won) => {
             record.mark_first_byte();

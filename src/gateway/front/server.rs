@@ -42,7 +42,7 @@ pub(crate) fn start<C: ServerContext>(
     context: C,
     listen: SocketAddr,
 ) -> Result<Server<C>, ServerError> {
-    refuse_other_methods(&mut api)?;
+    refuse_the_rest(&mut api)?;
     let config = ConfigDropshot {
         bind_address: listen,
         // A job whose caller has left goes on: it may have been paid for.
@@ -73,26 +73,58 @@ impl<C: ServerContext> Server<C> {
     }
 }
 
-/// Methods that a known address does not take get our 405 instead of dropshot's.
-fn refuse_other_methods<C: ServerContext>(api: &mut ApiDescription<C>) -> Result<(), ServerError> {
+const METHODS: [Method; 7] =
+    [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS];
+
+/// Where clients of the field knock although nothing is there: operations of the original that are not ours, and ours
+/// without the version. dropshot answers every other unknown address in its own shape, and cannot be told not to.
+const NOTHING_HERE: &[&str] = &[
+    "/",
+    "/chat/completions",
+    "/images/edits",
+    "/images/generations",
+    "/models",
+    "/responses",
+    "/v1",
+    "/v1/audio/speech",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+    "/v1/batches",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/conversations",
+    "/v1/embeddings",
+    "/v1/files",
+    "/v1/images",
+    "/v1/images/variations",
+    "/v1/moderations",
+    "/v1/uploads",
+    "/v1/videos",
+];
+
+/// Methods that a known address does not take get our 405 instead of dropshot's, and what clients look for elsewhere
+/// our 404.
+fn refuse_the_rest<C: ServerContext>(api: &mut ApiDescription<C>) -> Result<(), ServerError> {
     let mut paths: Vec<&str> = OPERATIONS.iter().map(|operation| operation.path).collect();
+    paths.sort_unstable();
     paths.dedup();
     for path in paths {
-        let taken = |method: &Method| {
+        let served = |method: &Method| {
             OPERATIONS.iter().any(|operation| operation.path == path && operation.method == method.as_str())
         };
-        for method in
-            [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS]
-        {
-            if !taken(&method) {
-                refuse(api, path, method)?;
-            }
+        for method in METHODS.into_iter().filter(|method| !served(method)) {
+            refuse_method(api, path, method)?;
         }
+    }
+    for (path, method) in NOTHING_HERE.iter().flat_map(|path| METHODS.map(|method| (*path, method))) {
+        let name = format!("nothing at {method} {path}");
+        let endpoint = ApiEndpoint::new(name, nothing_here, method, "application/json", path, ApiEndpointVersions::All);
+        api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))?;
     }
     Ok(())
 }
 
-fn refuse<C: ServerContext>(
+fn refuse_method<C: ServerContext>(
     api: &mut ApiDescription<C>,
     path: &'static str,
     method: Method,
@@ -120,9 +152,16 @@ async fn not_allowed_below<C: ServerContext>(
     not_allowed(context).await
 }
 
-#[expect(clippy::unused_async, reason = "dropshot takes async handlers only")]
 async fn not_allowed<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
-    let method = context.request.method().to_string();
-    let path = context.request.uri().path().to_owned();
+    let (method, path) = sought(&context);
     Ok(refusal(&Error::NotFound(Missing::Method { method, path })))
+}
+
+async fn nothing_here<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+    let (method, path) = sought(&context);
+    Ok(refusal(&Error::NotFound(Missing::Url { method, path })))
+}
+
+fn sought<C: ServerContext>(context: &RequestContext<C>) -> (String, String) {
+    (context.request.method().to_string(), context.request.uri().path().to_owned())
 }

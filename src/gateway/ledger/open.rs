@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::writer::{Message, Outgoing, Reply};
-use super::{Attempt, Delivered, LedgerError, Record, RequestId, State, Usage, milliseconds_since};
+use super::{Attempt, Delivered, LedgerError, Record, State, Usage, milliseconds_since};
 
 /// How a job ended. It cannot say that it is still running.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Outcome {
 
 /// The record of a job that runs. Its intent is durable.
 ///
-/// Dropping it closes it too: with the outcome of [`OpenRecord::when_dropped`], else as interrupted.
+/// Dropping it closes it too, as interrupted.
 #[derive(Debug)]
 #[must_use = "dropping it closes the record as interrupted"]
 pub(crate) struct OpenRecord(Option<Box<Entry>>);
@@ -57,20 +57,13 @@ pub(crate) struct OpenRecord(Option<Box<Entry>>);
 pub(super) struct Entry {
     pub(super) record: Record,
     started: Instant,
-    when_dropped: Outcome,
     outbox: mpsc::UnboundedSender<Message>,
     _unsettled: Unsettled,
 }
 
 impl Entry {
     pub(super) fn new(record: Record, outbox: mpsc::UnboundedSender<Message>, count: watch::Sender<usize>) -> Self {
-        Self {
-            record,
-            started: Instant::now(),
-            when_dropped: Outcome::interrupted(None),
-            outbox,
-            _unsettled: Unsettled::count(count),
-        }
+        Self { record, started: Instant::now(), outbox, _unsettled: Unsettled::count(count) }
     }
 
     fn close(mut self: Box<Self>, outcome: Outcome, reply: Option<Reply<()>>) {
@@ -107,27 +100,12 @@ impl OpenRecord {
         self.edit(|entry| entry.record.usage = Some(usage));
     }
 
-    /// Says what it cost.
-    pub(crate) fn set_cost_usd(&mut self, cost_usd: f64) {
-        self.edit(|entry| entry.record.cost_usd = Some(cost_usd));
-    }
-
     /// Notes that the first byte goes to the caller now. Later calls change nothing.
     pub(crate) fn mark_first_byte(&mut self) {
         self.edit(|entry| {
             let elapsed = milliseconds_since(entry.started);
             entry.record.first_byte_ms.get_or_insert(elapsed);
         });
-    }
-
-    /// How long the job has been running.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.0.as_deref().map(|entry| entry.started.elapsed()).unwrap_or_default()
-    }
-
-    /// What is written if this is dropped unclosed, as the body of an answer is when its caller leaves.
-    pub(crate) fn when_dropped(&mut self, outcome: Outcome) {
-        self.edit(|entry| entry.when_dropped = outcome);
     }
 
     /// Closes the record. The outcome is on its way from this moment, the future only says when it is durable.
@@ -153,8 +131,7 @@ impl OpenRecord {
 impl Drop for OpenRecord {
     fn drop(&mut self) {
         if let Some(entry) = self.0.take() {
-            let outcome = entry.when_dropped.clone();
-            entry.close(outcome, None);
+            entry.close(Outcome::interrupted(None), None);
         }
     }
 }

@@ -114,7 +114,7 @@ impl Lexer {
         while at < piece.len() {
             at = match self.state {
                 State::Image { escaped } => self.image(piece, at, escaped, sink),
-                State::Capture { level, kind } => self.capture(piece, at, level, kind, sink)?,
+                State::Capture { level, kind } => at + usize::from(self.capture(piece[at], level, kind, sink)?),
                 State::InKey { level, escaped } => self.key(piece, at, level, escaped)?,
                 _ => self.between(piece[at], at, sink)?,
             };
@@ -164,21 +164,14 @@ impl Lexer {
         Ok(at + 1)
     }
 
-    fn capture(
-        &mut self,
-        piece: &Bytes,
-        at: usize,
-        level: Level,
-        kind: Capture,
-        sink: &mut impl Sink,
-    ) -> Result<usize, Malformed> {
-        let byte = piece[at];
+    /// One byte of a captured value; whether it was part of it.
+    fn capture(&mut self, byte: u8, level: Level, kind: Capture, sink: &mut impl Sink) -> Result<bool, Malformed> {
         let next = match kind {
             Capture::Bare if is_bare(byte) => Some(Capture::Bare),
             Capture::Bare => {
                 // This byte is not part of the value: it is read again as what follows it.
                 self.value(level, sink)?;
-                return Ok(at);
+                return Ok(false);
             }
             Capture::Text { escaped: true } => Some(Capture::Text { escaped: false }),
             Capture::Text { .. } if byte == b'"' => None,
@@ -190,7 +183,7 @@ impl Lexer {
             Some(kind) => self.state = State::Capture { level, kind },
             None => self.value(level, sink)?,
         }
-        Ok(at + 1)
+        Ok(true)
     }
 
     /// White space, punctuation and the first byte of values.
@@ -208,7 +201,7 @@ impl Lexer {
             }
             (State::Key { level, first: true }, b'}') => close(level, sink),
             (State::Colon { level }, b':') => State::Value { level },
-            (State::Value { level }, _) => self.open(level, byte, sink)?,
+            (State::Value { level }, _) => self.open(level, byte)?,
             (State::Element { .. }, b'{') => {
                 sink.item_start();
                 State::Key { level: Level::Item, first: true }
@@ -227,8 +220,7 @@ impl Lexer {
     }
 
     /// The first byte of a member's value: images are passed on, the rest is captured.
-    fn open(&mut self, level: Level, byte: u8, sink: &mut impl Sink) -> Result<State, Malformed> {
-        let _ = sink;
+    fn open(&mut self, level: Level, byte: u8) -> Result<State, Malformed> {
         match (level, self.key.as_slice(), byte) {
             (Level::Top, br#""data""#, b'[') => Ok(State::Element { first: true }),
             (Level::Item, br#""b64_json""#, b'"') => Ok(State::Image { escaped: false }),

@@ -49,6 +49,8 @@ pub(super) struct Tap {
     rewrite: Rewrite,
     limits: Limits,
     timer: Pin<Box<Sleep>>,
+    /// The timer runs only while somebody waits for the upstream: a caller who does not read is not the upstream's fault.
+    waiting: bool,
 }
 
 /// What one look at the upstream gave.
@@ -101,7 +103,7 @@ pub(crate) async fn prove(body: ReplyBody, asked: Asked, limits: Limits) -> Resu
 impl Tap {
     fn new(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(limits.until.min(Instant::now() + limits.idle)));
-        Self { body, lexer: Lexer::new(), rewrite: Rewrite::new(asked), limits, timer }
+        Self { body, lexer: Lexer::new(), rewrite: Rewrite::new(asked), limits, timer, waiting: false }
     }
 
     /// The next pieces for the caller.
@@ -130,16 +132,19 @@ impl Tap {
         let frame = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
+                if !std::mem::replace(&mut self.waiting, true) {
+                    let end = self.limits.until.min(Instant::now() + self.limits.idle);
+                    self.timer.as_mut().reset(end);
+                }
                 ready!(self.timer.as_mut().poll(cx));
                 return Poll::Ready(Err(Broken::Timeout));
             }
         };
+        self.waiting = false;
         let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
         let frame = frame.map_err(|ReplyError| Broken::Connection)?;
         let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(0))) };
         self.lexer.push(&data, &mut self.rewrite).map_err(MalformedAnswer)?;
-        let next = self.limits.until.min(Instant::now() + self.limits.idle);
-        self.timer.as_mut().reset(next);
         Poll::Ready(Ok(Some(data.len())))
     }
 

@@ -28,7 +28,6 @@ pub(super) struct Rewrite {
     members: Map<String, Value>,
     item: Item,
     delivered: Vec<Option<Facts>>,
-    bytes: u64,
 }
 
 /// The element of `data` that is being read.
@@ -48,8 +47,6 @@ pub(crate) struct Summary {
     pub(crate) delivered: Vec<Option<Facts>>,
     /// The token counts, where the upstream reported any that can be read.
     pub(crate) usage: Option<Usage>,
-    /// Bytes of base64 passed on.
-    pub(crate) base64_bytes: u64,
 }
 
 // === impl Rewrite ===
@@ -63,7 +60,6 @@ impl Rewrite {
             members: Map::new(),
             item: Item::default(),
             delivered: Vec::new(),
-            bytes: 0,
         }
     }
 
@@ -95,11 +91,7 @@ impl Rewrite {
 
     /// What the answer held so far.
     pub(super) fn summary(&self) -> Summary {
-        Summary {
-            delivered: self.delivered.clone(),
-            usage: self.members.get("usage").and_then(fill::usage),
-            base64_bytes: self.bytes,
-        }
+        Summary { delivered: self.delivered.clone(), usage: self.members.get("usage").and_then(fill::usage) }
     }
 
     /// More images than were asked for are not passed on.
@@ -151,7 +143,6 @@ impl Sink for Rewrite {
             self.write(br#"{"b64_json":""#);
         }
         self.look(&base64);
-        self.bytes += base64.len() as u64;
         if !self.text.is_empty() {
             self.ready.push(Bytes::from(std::mem::take(&mut self.text)));
         }

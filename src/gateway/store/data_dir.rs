@@ -40,6 +40,10 @@ impl DataDir {
     }
 
     /// Only one process at a time creates, migrates or makes the master key. Blocks: not for async code.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "runs on a blocking thread; the kernel's lock has no timeout of its own"
+    )]
     pub(super) fn lock_for_opening(&self) -> Result<File, StoreError> {
         let file = self.lock_file("open.lock")?;
         let begun = Instant::now();

@@ -208,6 +208,7 @@ pub(crate) fn spawn_child(module: &str, test: &str, dir: &TempDir) -> Child {
 }
 
 /// The directory of a process made by [`spawn_child`]; `None` in an ordinary run, where its test has nothing to do.
+#[expect(clippy::disallowed_methods, reason = "how the parent of a test process hands it its directory")]
 pub(crate) fn child_dir() -> Option<std::path::PathBuf> {
     std::env::var_os(CHILD_DIR).map(Into::into)
 }

@@ -39,7 +39,7 @@ pub(super) async fn send(
         tracing::warn!(?coding, "the upstream compressed an answer although it was asked not to");
         return Err(Failure { class: Class::X, cause: Cause::Broken, status: Some(200) });
     }
-    Ok(Reply { body: ReplyBody::Wire(response.into_body()), simulated: false })
+    Ok(Reply { body: ReplyBody::Wire(Box::new(response.into_body())), simulated: false })
 }
 
 fn request(address: &Address, job: &Job) -> Result<Request<RequestBody>, http::Error> {

@@ -23,7 +23,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     /// Bytes from a socket.
-    Wire(ResponseBody),
+    Wire(Box<ResponseBody>),
     /// Bytes from the simulator.
     Simulated(SimulatedBody),
     /// Bytes from a test.
@@ -31,7 +31,7 @@ pub(crate) enum ReplyBody {
     Scripted(std::collections::VecDeque<Result<Bytes, ReplyError>>),
     /// Bytes from a test, when it pleases.
     #[cfg(test)]
-    Channel(tokio::sync::mpsc::UnboundedReceiver<Bytes>),
+    Channel(tokio::sync::mpsc::Receiver<Bytes>),
 }
 
 /// The body broke off. Why is logged where it is known.
