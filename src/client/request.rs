@@ -205,6 +205,12 @@ impl GenerateRequest {
     }
 }
 
+impl From<&Self> for GenerateRequest {
+    fn from(request: &Self) -> Self {
+        request.clone()
+    }
+}
+
 impl From<String> for GenerateRequest {
     fn from(prompt: String) -> Self {
         Self::new(prompt)

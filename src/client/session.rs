@@ -106,7 +106,7 @@ impl ClientHooks<Session> for Client {
     async fn pre<E>(&self, request: &mut Request, _: &OperationInfo) -> Result<(), progenitor_client::Error<E>> {
         let session = self.inner();
         // Per request, because it covers the body too and depends on the size of the image.
-
+        *request.timeout_mut() = Some(session.limit);
         let headers = request.headers_mut();
         headers.insert(AUTHORIZATION, session.credentials.authorization.clone());
         headers.insert(USER_AGENT, AGENT);

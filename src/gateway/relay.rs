@@ -12,7 +12,7 @@ mod prove;
 mod rewrite;
 
 pub(crate) use body::{Closing, Ending, RelayBody};
-pub(crate) use fill::{Asked, Usage};
+pub(crate) use fill::{Asked, Usage, usage};
 pub(crate) use prove::{Limits, NoProof, Proven, prove};
 pub(crate) use rewrite::Summary;
 

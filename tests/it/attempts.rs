@@ -288,17 +288,13 @@ fn over_many_faults_no_request_completes_twice_and_each_has_one_record() {
         "drip",
         "hang-up",
     ];
-    std::thread::scope(|scope| {
-        for lane in 0..4 {
-            let gateway = &gateway;
-            scope.spawn(move || {
-                for (at, script) in scripts.iter().enumerate() {
-                    let user = format!("u-{lane}-{at}");
-                    drop(gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "user": user})));
-                }
-            });
+    let lane = |lane: usize| {
+        for (at, script) in scripts.iter().enumerate() {
+            let with = json!({"prompt": format!("a cube [[{script}]]"), "user": format!("u-{lane}-{at}")});
+            gateway.generate(with);
         }
-    });
+    };
+    std::thread::scope(|scope| (0..4).for_each(|number| drop(scope.spawn(move || lane(number)))));
     let records = gateway.settled(40);
     assert_eq!(records.len(), 40);
     let ledger = upstream.ledger();

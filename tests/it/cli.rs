@@ -62,6 +62,23 @@ fn keys_made_beside_a_running_server_work_at_once() {
 }
 
 #[test]
+fn commands_beside_a_running_server_and_the_server_share_one_truth() {
+    let mut gateway = Gateway::simulated();
+    // Each command opens and closes the database that the server has open.
+    for name in ["one", "two", "three"] {
+        gateway.make_key(name);
+        gateway.generate(json!({"user": name})).good();
+        gateway.manage(&["usage", "--json"]).good();
+    }
+    assert_eq!(gateway.server().deleted_files(), Vec::<String>::new(), "the server writes into files that are gone");
+    assert_eq!(gateway.settled(3).len(), 3);
+    gateway.kill();
+    gateway.start();
+    assert_eq!(gateway.records().len(), 3, "a kill has taken records with it");
+    gateway.generate(json!({})).good();
+}
+
+#[test]
 fn usage_is_printed_as_json_lines_and_as_csv_and_for_one_key() {
     let gateway = Gateway::simulated();
     let other = gateway.make_key("other");

@@ -22,6 +22,7 @@ pub(crate) use process::{Done, Program};
 pub(crate) use random::Random;
 pub(crate) use upstream::{Attempt, FakeUpstream};
 
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something that must happen; only a hang ever takes this long.
@@ -36,6 +37,18 @@ pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) ->
             return found;
         }
         assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        pause(Duration::from_millis(20));
     }
+}
+
+/// Between two looks, or where a script or a seed says so; never in the hope that something will have happened.
+#[expect(clippy::disallowed_methods, reason = "a thread of a test blocks nobody else")]
+pub(crate) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// What the caller of the tests has set in the environment.
+#[expect(clippy::disallowed_methods, reason = "how often to kill and which interpreter to use come from the caller")]
+pub(crate) fn setting(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }

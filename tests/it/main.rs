@@ -2,6 +2,11 @@
 //!
 //! Every module opens with what belongs there. Heavy tests take turns ([`kit::heavy`]); the rest runs side by side.
 #![cfg(feature = "cli")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says by a panic what is wrong; the kit is part of the tests"
+)]
 
 mod admission;
 mod attempts;

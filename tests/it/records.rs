@@ -1,17 +1,19 @@
 //! One durable record for each job, exactly once: through kills, through a polite end, and when the caller hangs up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::kit::{FakeUpstream, Gateway, Random, eventually, heavy};
+use crate::kit::{Account, Answer, Attempt, FakeUpstream, Gateway, Random, eventually, heavy, pause, setting};
 
 const IN_FLIGHT: usize = 32;
 
 /// How often the kill test kills; more with `IMAGATE_TEST_KILLS`.
 fn kills() -> u64 {
-    std::env::var("IMAGATE_TEST_KILLS").map_or(20, |text| text.parse().expect("a number of kills"))
+    setting("IMAGATE_TEST_KILLS")
+        .map_or(20, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of kills"))
 }
 
 /// How many records there are for each `user` of a request.
@@ -46,7 +48,7 @@ fn round(gateway: &mut Gateway, seed: u64) -> BTreeSet<String> {
                 })
             })
             .collect();
-        std::thread::sleep(kill_after);
+        pause(kill_after);
         gateway.kill();
         let told = callers.into_iter().map(|caller| caller.join().expect("a caller"));
         told.filter_map(|(user, whole)| whole.then_some(user)).collect()
@@ -66,7 +68,7 @@ fn no_kill_loses_or_doubles_a_record() {
     let records = gateway.records();
     let shelf = by_user(&records);
     let reached: BTreeSet<String> =
-        upstream.ledger().iter().map(crate::kit::Attempt::user).filter(|user| !user.is_empty()).collect();
+        upstream.ledger().iter().map(Attempt::user).filter(|user| !user.is_empty()).collect();
     assert!(reached.len() > IN_FLIGHT, "the kills came before anything was sent: {}", reached.len());
     let lost: Vec<_> = reached.iter().filter(|user| !shelf.contains_key(*user)).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), reached.len());
@@ -86,24 +88,31 @@ fn no_kill_loses_or_doubles_a_record() {
     );
 }
 
+/// A gateway with this drain time, and as many requests waiting at the gate `end`.
+fn busy(upstream: &FakeUpstream, drain: &str, count: usize) -> (Gateway, Vec<JoinHandle<std::io::Result<Answer>>>) {
+    let gateway = Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::at("only", upstream)]);
+    let address = gateway.address();
+    let callers = (0..count).map(|at| {
+        let with = json!({"prompt": "a cube [[gate=end b64=1000000]]", "user": format!("u-{at}")});
+        let call = gateway.call(with);
+        std::thread::spawn(move || call.try_send(address))
+    });
+    let callers = callers.collect();
+    upstream.wait_until("all are running", |ledger| ledger.len() == count);
+    (gateway, callers)
+}
+
 #[test]
 fn a_polite_end_lets_running_requests_finish() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("drain_timeout = \"20s\"", &[crate::kit::Account::at("only", &upstream)]);
-    let address = gateway.address();
-    let calls: Vec<_> = (0..8)
-        .map(|at| gateway.call(json!({"prompt": "a cube [[gate=end b64=1000000]]", "user": format!("u-{at}")})))
-        .collect();
-    std::thread::scope(|scope| {
-        let callers: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address).good())).collect();
-        upstream.wait_until("all are running", |ledger| ledger.len() == 8);
-        gateway.server().terminate();
-        eventually("no new connection is taken", || std::net::TcpStream::connect(address).is_err().then_some(()));
-        upstream.open_gate("end");
-        for caller in callers {
-            caller.join().expect("a whole answer");
-        }
-    });
+    let (mut gateway, callers) = busy(&upstream, "20s", 8);
+    let before = gateway.said();
+    gateway.server().terminate();
+    eventually("it says that it stops", || (gateway.said() != before).then_some(()));
+    upstream.open_gate("end");
+    for caller in callers {
+        caller.join().expect("a caller").expect("an answer").good();
+    }
     let status = gateway.server().wait(Duration::from_secs(20));
     assert!(status.success(), "{status}");
     let records = gateway.records();
@@ -112,20 +121,33 @@ fn a_polite_end_lets_running_requests_finish() {
 }
 
 #[test]
+fn from_the_polite_end_on_no_new_connection_is_taken() {
+    let upstream = FakeUpstream::start();
+    let (mut gateway, callers) = busy(&upstream, "20s", 1);
+    let address = gateway.address();
+    gateway.server().terminate();
+    eventually("the port is closed", || std::net::TcpStream::connect(address).is_err().then_some(()));
+    let still_running = !callers[0].is_finished();
+    upstream.open_gate("end");
+    let answer = callers.into_iter().map(|caller| caller.join().expect("a caller")).next().expect("one caller");
+    assert!(still_running, "the port was closed only when everything was over");
+    answer.expect("an answer").good();
+}
+
+#[test]
 fn a_polite_end_does_not_wait_for_ever() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("drain_timeout = \"1s\"", &[crate::kit::Account::at("only", &upstream)]);
-    let call = gateway.call(json!({"prompt": "a cube [[gate=never]]", "user": "u-stuck"}));
-    let address = gateway.address();
-    std::thread::scope(|scope| {
-        let caller = scope.spawn(move || call.try_send(address));
-        upstream.wait_until("it is running", |ledger| ledger.len() == 1);
-        gateway.server().terminate();
-        gateway.server().wait(Duration::from_secs(15));
-        drop(caller.join().expect("the caller comes back"));
-    });
+    let (mut gateway, callers) = busy(&upstream, "1s", 1);
+    gateway.server().terminate();
+    gateway.server().wait(Duration::from_secs(15));
+    for caller in callers {
+        let answer = caller.join().expect("the caller comes back");
+        assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status != 200 || !answer.complete));
+    }
+    gateway.start_again();
     let records = gateway.records();
-    assert_eq!(records.len(), 1, "{records:?}");
+    let [record] = records.as_slice() else { panic!("not exactly one record: {records:?}") };
+    assert!(["interrupted", "cancelled"].contains(&record["state"].as_str().expect("a state")), "{record}");
 }
 
 #[test]
@@ -164,13 +186,11 @@ fn a_request_that_runs_on_alone_is_recorded_with_its_tokens() {
     upstream.wait_until("the attempt runs", |ledger| ledger.len() == 1);
     drop(stream);
     upstream.open_gate("go");
-    let record = &gateway.settled(1)[0];
     upstream.wait_until("the upstream has told everything", |ledger| ledger[0].completed);
-    assert_eq!(
-        (&record["state"], Some(&record["usage"])),
-        (&json!("succeeded"), upstream.ledger()[0].usage.as_ref()),
-        "{record}"
-    );
+    let record = &gateway.settled(1)[0];
+    assert!(["succeeded", "cancelled"].contains(&record["state"].as_str().expect("a state")), "{record}");
+    assert_eq!(Some(&record["usage"]), upstream.ledger()[0].usage.as_ref(), "{record}");
+    assert_eq!(record["delivered"][0]["size"], "1024x1024");
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::kit::{FakeUpstream, Gateway};
+use crate::kit::{FakeUpstream, Gateway, setting};
 
 /// An interpreter with this release of the package: given by the environment, or made once under the target folder.
 fn python(variable: &str, name: &str, requirement: &str) -> PathBuf {
-    if let Some(given) = std::env::var_os(variable) {
+    if let Some(given) = setting(variable) {
         return given.into();
     }
     let shelf = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("venv");

@@ -14,7 +14,7 @@ use crate::gateway::Gateway;
 use crate::gateway::accounts::{Lease, NoLease};
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Attempt, OpenRecord};
-use crate::gateway::relay::{Asked, Limits, NoProof, Proven, prove};
+use crate::gateway::relay::{self, Asked, Limits, NoProof, Proven, Usage, prove};
 use crate::gateway::rules::Job;
 use crate::gateway::upstream::{Cause, Class, Failure, error_in_answer};
 use crate::tables;
@@ -27,6 +27,12 @@ pub(super) struct Won {
     pub(super) proven: Proven,
     pub(super) lease: Lease,
     pub(super) simulated: bool,
+}
+
+/// An attempt that gave none, and the tokens that were charged all the same.
+struct Lost {
+    failure: Failure,
+    usage: Option<Usage>,
 }
 
 /// Tries accounts until one gives an image.
@@ -46,7 +52,11 @@ pub(super) async fn run(gateway: &Gateway, job: &Job, caller: &Caller, record: &
         record.add_attempt(note(&lease, &outcome, started.elapsed()));
         let failure = match outcome {
             Ok((proven, simulated)) => return Ok(Won { proven, lease, simulated }),
-            Err(failure) => failure,
+            Err(Lost { failure, usage }) => {
+                // Tokens were charged although there is no image: that is what the record is for.
+                usage.into_iter().for_each(|usage| record.set_usage(outcome::usage(usage)));
+                failure
+            }
         };
         let again = may_try_again(failure.class, &failures) && tried.len() < BUDGET;
         failures.push(failure);
@@ -66,7 +76,7 @@ fn may_try_again(class: Class, before: &[Failure]) -> bool {
 }
 
 /// One call, until an image has begun.
-async fn one(gateway: &Gateway, lease: &Lease, job: &Job, end: Instant) -> Result<(Proven, bool), Failure> {
+async fn one(gateway: &Gateway, lease: &Lease, job: &Job, end: Instant) -> Result<(Proven, bool), Lost> {
     let deadlines = gateway.deadlines();
     let patience = if job.is_large() { deadlines.large } else { deadlines.standard };
     let first_byte = end.min(Instant::now() + patience);
@@ -77,13 +87,22 @@ async fn one(gateway: &Gateway, lease: &Lease, job: &Job, end: Instant) -> Resul
 }
 
 /// An answer without an image: what that means.
-fn no_proof(no_proof: NoProof) -> Failure {
-    let ambiguous = |cause| Failure { class: Class::X, cause, status: Some(200) };
+fn no_proof(no_proof: NoProof) -> Lost {
+    let ambiguous = |cause| Lost::from(Failure { class: Class::X, cause, status: Some(200) });
     match no_proof {
-        NoProof::Ended(members) => error_in_answer(&members),
+        NoProof::Ended(members) => {
+            let usage = members.get("usage").and_then(relay::usage).filter(|usage| usage.total > 0);
+            Lost { failure: error_in_answer(&members), usage }
+        }
         NoProof::Malformed => ambiguous(Cause::NoImage),
         NoProof::Broken => ambiguous(Cause::Broken),
         NoProof::Timeout => ambiguous(Cause::Timeout),
+    }
+}
+
+impl From<Failure> for Lost {
+    fn from(failure: Failure) -> Self {
+        Self { failure, usage: None }
     }
 }
 
@@ -105,10 +124,10 @@ fn asked(job: &Job) -> Asked {
     }
 }
 
-fn note(lease: &Lease, outcome: &Result<(Proven, bool), Failure>, elapsed: Duration) -> Attempt {
+fn note(lease: &Lease, outcome: &Result<(Proven, bool), Lost>, elapsed: Duration) -> Attempt {
     let (class, status) = match outcome {
         Ok(_) => (None, Some(200)),
-        Err(failure) => (Some(outcome::class(failure.class)), failure.status),
+        Err(Lost { failure, .. }) => (Some(outcome::class(failure.class)), failure.status),
     };
     Attempt {
         account: lease.account().name().to_owned(),

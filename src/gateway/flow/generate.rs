@@ -8,7 +8,7 @@ use crate::gateway::Gateway;
 use crate::gateway::accounts::Lease;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, Draft, OpenRecord, Outcome};
-use crate::gateway::relay::{self, Closing, Ending, RelayBody, Summary};
+use crate::gateway::relay::{Closing, Ending, RelayBody, Summary};
 use crate::gateway::rules::{self, Job};
 use crate::image::Facts;
 
@@ -81,12 +81,13 @@ fn close(mut record: OpenRecord, lease: Lease, ending: Ending, summary: Summary)
         drop(lease);
         summary.delivered.iter().for_each(|facts| record.add_delivered(delivered(facts.as_ref())));
         if let Some(counted) = summary.usage {
-            record.set_usage(usage(counted));
+            record.set_usage(outcome::usage(counted));
         }
         let outcome = match ending {
             Ending::Complete => Outcome::succeeded(),
             Ending::Left => Outcome::cancelled(),
             Ending::Broken(broken) => {
+                record.fail_attempt(ledger::Class::O);
                 tracing::warn!(error = &broken as &dyn std::error::Error, "an answer broke off after it had begun");
                 Outcome::interrupted(Some(Code::UpstreamError.as_str().to_owned()))
             }
@@ -107,16 +108,5 @@ fn delivered(facts: Option<&Facts>) -> ledger::Delivered {
     ledger::Delivered {
         size: facts.map(|facts| format!("{}x{}", facts.width, facts.height)),
         output_format: facts.map(|facts| facts.format.as_str().to_owned()),
-    }
-}
-
-fn usage(usage: relay::Usage) -> ledger::Usage {
-    let details = |image, text| Some(ledger::TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
-    ledger::Usage {
-        input_tokens: Some(usage.input),
-        input_tokens_details: details(usage.input_image, usage.input_text),
-        output_tokens: Some(usage.output),
-        output_tokens_details: details(usage.output_image, usage.output_text),
-        total_tokens: Some(usage.total),
     }
 }

@@ -6,6 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::error::{Error, Fault, Reason, Rejection, Reset};
 use crate::gateway::ledger::{self, Outcome};
+use crate::gateway::relay;
 use crate::gateway::upstream::{Cause, Class, Failure};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
@@ -54,6 +55,18 @@ pub(super) const fn class(class: Class) -> ledger::Class {
         Class::F => ledger::Class::F,
         Class::X => ledger::Class::X,
         Class::R => ledger::Class::R,
+    }
+}
+
+/// Token counts in the words of the record.
+pub(super) fn usage(usage: relay::Usage) -> ledger::Usage {
+    let details = |image, text| Some(ledger::TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
+    ledger::Usage {
+        input_tokens: Some(usage.input),
+        input_tokens_details: details(usage.input_image, usage.input_text),
+        output_tokens: Some(usage.output),
+        output_tokens_details: details(usage.output_image, usage.output_text),
+        total_tokens: Some(usage.total),
     }
 }
 

@@ -12,13 +12,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::answer::refusal;
-use super::listener;
+use super::listener::Listener;
 use crate::error::{Error, Missing};
 use crate::tables::OPERATIONS;
 
 /// A running server.
 pub(crate) struct Server<C: ServerContext> {
     http: HttpServer<C>,
+    listener: Option<Listener>,
 }
 
 /// The server could not start.
@@ -52,10 +53,11 @@ pub(crate) fn start<C: ServerContext>(
     // dropshot writes a line for every connection and has no hook; our own log has one for every request.
     let log = slog::Logger::root(slog::Discard, slog::o!());
     let http = ServerBuilder::new(api, context, log).config(config).start().map_err(ServerError::Listen)?;
-    if !listener::tune(http.local_addr()) {
+    let listener = Listener::find(http.local_addr());
+    if listener.is_none() {
         tracing::warn!("the listening socket was not found: answers in several pieces are slower");
     }
-    Ok(Server { http })
+    Ok(Server { http, listener })
 }
 
 // === impl Server ===
@@ -66,9 +68,12 @@ impl<C: ServerContext> Server<C> {
         self.http.local_addr()
     }
 
-    /// Stops accepting and waits for running requests, but not for ever: a connection that never finishes its headers
+    /// Refuses new connections at once and waits for running requests, but not for ever: a connection that never finishes its headers
     /// would hold dropshot's own shutdown as long as it likes. `false` where the time ran out.
     pub(crate) async fn stop(self, patience: Duration) -> bool {
+        if let Some(listener) = &self.listener {
+            listener.close_port();
+        }
         tokio::time::timeout(patience, self.http.close()).await.is_ok()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::writer::{Message, Outgoing, Reply};
-use super::{Attempt, Delivered, LedgerError, Record, State, Usage, milliseconds_since};
+use super::{Attempt, Class, Delivered, LedgerError, Record, State, Usage, milliseconds_since};
 
 /// How a job ended. It cannot say that it is still running.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +87,15 @@ impl OpenRecord {
         self.edit(|entry| {
             entry.record.account = Some(attempt.account.clone());
             entry.record.attempts.push(attempt);
+        });
+    }
+
+    /// Says that the last attempt failed after all, after its answer had begun.
+    pub(crate) fn fail_attempt(&mut self, class: Class) {
+        self.edit(|entry| {
+            if let Some(attempt) = entry.record.attempts.last_mut() {
+                attempt.class = Some(class);
+            }
         });
     }
 

@@ -86,7 +86,7 @@ pub(super) fn item_members(asked: &Asked, mut found: Map<String, Value>) -> Map<
 }
 
 /// Reads the token counts; `None` where there is nothing that can be counted.
-pub(super) fn usage(value: &Value) -> Option<Usage> {
+pub(crate) fn usage(value: &Value) -> Option<Usage> {
     let object = value.as_object()?;
     let input = object.get("input_tokens").and_then(count);
     let output = object.get("output_tokens").and_then(count);

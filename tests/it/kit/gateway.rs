@@ -53,6 +53,13 @@ impl Gateway {
         self.server = Some(program.serve());
     }
 
+    /// Starts the program on the same data after it has ended by itself.
+    #[track_caller]
+    pub(crate) fn start_again(&mut self) {
+        self.server = None;
+        self.start();
+    }
+
     /// `SIGKILL` in the middle of whatever it does.
     pub(crate) fn kill(&mut self) {
         self.server.take().expect("a running gateway").kill();

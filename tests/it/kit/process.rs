@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::PATIENCE;
+use super::{PATIENCE, pause, setting};
 
 /// A command line of the program, with an environment that holds nothing of the machine's own settings.
 pub(crate) struct Program(Command);
@@ -45,7 +45,7 @@ impl Program {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
         command.env_clear().stdin(Stdio::null());
         for name in ["PATH", "IT_REAL_PROGRAM", "LLVM_PROFILE_FILE"] {
-            if let Some(value) = std::env::var_os(name) {
+            if let Some(value) = setting(name) {
                 command.env(name, value);
             }
         }
@@ -77,7 +77,7 @@ impl Program {
             if let Some(status) = child.try_wait().expect("a status") {
                 break status;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            pause(Duration::from_millis(5));
         };
         Done { code: status.code(), stdout: stdout.to_the_end(), stderr: stderr.to_the_end() }
     }
@@ -142,6 +142,14 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
 
+    /// Files that the server holds open although they are gone: what it writes there is lost.
+    pub(crate) fn deleted_files(&self) -> Vec<String> {
+        let links = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
+        let targets = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+        let targets = targets.map(|target| target.display().to_string());
+        targets.filter(|target| target.ends_with(" (deleted)") && target.contains("/data/")).collect()
+    }
+
     /// `SIGKILL`, and waits for the end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("SIGKILL");
@@ -163,7 +171,7 @@ impl Server {
                 return status;
             }
             assert!(start.elapsed() < limit, "still running after {limit:?}\n{}", self.stderr.all());
-            std::thread::sleep(Duration::from_millis(20));
+            pause(Duration::from_millis(20));
         }
     }
 }

@@ -77,10 +77,10 @@ fn usage_limit(script: &Script) -> Value {
 }
 
 fn images(script: &Script, request: &Value, at: usize) -> Made {
-    let count = request["n"].as_f64().unwrap_or(1.0) as u64 + script.number("extra").unwrap_or(0);
+    let count = asked(&request["n"]) + script.number("extra").unwrap_or(0);
     let usage = usage(script, request, count);
     let images = files(script, request, count);
-    let fields = fields(script, request, at, &usage, &images);
+    let fields = fields(script, request, at, usage.as_ref(), &images);
     let text = print(script, &fields);
     let filler = usize::try_from(script.number("b64").unwrap_or(0)).expect("a length");
     let (before, after) = text.split_once(FILLER).unwrap_or((&text, ""));
@@ -92,6 +92,11 @@ fn images(script: &Script, request: &Value, at: usize) -> Made {
         usage,
         images: images.into_iter().filter(|image| image != FILLER).collect(),
     }
+}
+
+/// The number of images asked for, in any spelling of a whole number.
+fn asked(n: &Value) -> u64 {
+    (1_u32..=10).find(|count| n.as_f64() == Some(f64::from(*count))).map_or(1, u64::from)
 }
 
 fn files(script: &Script, request: &Value, count: u64) -> Vec<String> {
@@ -138,7 +143,7 @@ fn fields(
     script: &Script,
     request: &Value,
     at: usize,
-    usage: &Option<Value>,
+    usage: Option<&Value>,
     images: &[String],
 ) -> Vec<(&'static str, Value)> {
     let (width, height) = size(script, request);
@@ -157,7 +162,7 @@ fn fields(
         let place = if script.word("shape") == "usage-first" { 0 } else { fields.len() };
         fields.insert(place, ("usage", usage.clone()));
     }
-    fields.retain(|(name, _)| !script.lists("omit", name) && !(*name == "data" && script.word("data") == "none"));
+    fields.retain(|(name, _)| !script.lists("omit", name) && (*name != "data" || script.word("data") != "none"));
     for (name, value) in &mut fields {
         if script.lists("auto", name) {
             *value = json!("auto");

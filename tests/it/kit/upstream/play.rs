@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use super::super::filler;
+use super::super::{filler, pause};
 use super::Shared;
 use super::answer::Made;
 use super::script::Script;
@@ -23,7 +23,7 @@ pub(super) enum Told {
 /// Plays the script on the connection.
 pub(super) fn play(stream: &mut TcpStream, shared: &Shared, script: &Script, made: &Made) -> std::io::Result<Told> {
     if let Some(delay) = script.number("delay") {
-        std::thread::sleep(Duration::from_millis(delay));
+        pause(Duration::from_millis(delay));
     }
     if let Some(gate) = script.get("gate") {
         pass(stream, shared, gate)?;
@@ -91,7 +91,7 @@ fn share(text: &str, whole: usize) -> usize {
 /// Silent until the peer leaves.
 fn stall(stream: &TcpStream, shared: &Shared) -> std::io::Result<Told> {
     while !shared.closed() && !gone(stream) {
-        std::thread::sleep(Duration::from_millis(20));
+        pause(Duration::from_millis(20));
     }
     Err(ErrorKind::BrokenPipe.into())
 }
