@@ -109,7 +109,7 @@ fn settings_are_shown_with_who_set_them() {
         "listen = \"localhost:1\" # --listen",
         "drain_timeout = \"5s\" # IMAGATE_DRAIN_TIMEOUT",
         "data_dir = \"etc/./data\" # file",
-        "connect = \"10s\" # default",
+        "connect = \"5s\" # default",
         "standard = \"2m\" # file",
         "api_key = \"[redacted]\" # file",
         "headers = { \"api-key\" = \"[redacted]\", \"openai-project\" = \"proj_1\" } # file",
