@@ -289,6 +289,7 @@ impl ErrorDetail {
 /// | `no_image_data` | `upstream_error` | The upstream answered without an image; it may have charged for one. |
 /// | `network` | `upstream_error` | The upstream could not be reached, or the connection broke. Only where no image can have been made does `x-should-retry` say `true`. |
 /// | `timeout` | `upstream_error` | The upstream did not answer in time; it may still have made and charged for an image. |
+/// | `delivery_mismatch` | `upstream_error` | The upstream made another size or format than was asked for, and the operator does not take that; it was paid for. |
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -330,6 +331,8 @@ pub enum ErrorReason {
     Network,
     #[serde(rename = "timeout")]
     Timeout,
+    #[serde(rename = "delivery_mismatch")]
+    DeliveryMismatch,
 }
 impl ::std::fmt::Display for ErrorReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -348,6 +351,7 @@ impl ::std::fmt::Display for ErrorReason {
             Self::NoImageData => f.write_str("no_image_data"),
             Self::Network => f.write_str("network"),
             Self::Timeout => f.write_str("timeout"),
+            Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
         }
     }
 }
@@ -371,6 +375,7 @@ impl ::std::str::FromStr for ErrorReason {
             "no_image_data" => Ok(Self::NoImageData),
             "network" => Ok(Self::Network),
             "timeout" => Ok(Self::Timeout),
+            "delivery_mismatch" => Ok(Self::DeliveryMismatch),
             _ => Err("invalid value".into()),
         }
     }

@@ -8,6 +8,8 @@
 mod account;
 mod completions;
 mod config;
+mod drawing;
+mod edit;
 mod failure;
 mod generate;
 mod installation;
@@ -43,6 +45,8 @@ enum Command {
     Usage(usage::Usage),
     /// Make images with the client, and write them to files.
     Generate(generate::Generate),
+    /// Change images, or make new ones from them, and write them to files.
+    Edit(edit::Edit),
     /// Check or show the settings.
     Config(config::Config),
     /// Print the document of the API.
@@ -71,6 +75,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Account(account) => account.run(),
         Command::Usage(usage) => usage.run(),
         Command::Generate(generate) => generate.run(),
+        Command::Edit(edit) => edit.run(),
         Command::Config(config) => config.run(),
         Command::Openapi(openapi) => openapi.run(),
         Command::Completions(completions) => completions.run(&mut Arguments::command()),
@@ -88,8 +93,32 @@ mod tests {
 
     #[test]
     fn commands_of_later_versions_are_not_offered() {
-        for command in ["edit", "batch", "skills", "doctor"] {
+        for command in ["batch", "skills", "doctor"] {
             assert!(Arguments::try_parse_from(["imagate", command, "x"]).is_err(), "{command}");
+        }
+    }
+
+    #[test]
+    fn an_edit_takes_its_images_in_one_go_or_one_by_one() {
+        let parsed = |words: &[&str]| Arguments::try_parse_from([&["imagate", "edit"], words].concat()).is_ok();
+        assert!(parsed(&["a hat", "--image", "a.png", "b.png", "--mask", "m.png", "--size", "1536x1024"]));
+        assert!(parsed(&["a hat", "-i", "a.png", "-i", "b.png", "--stream", "--partials", "2", "--keep-partials"]));
+        assert!(!parsed(&["a hat"]));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let parsed =
+            |words: &[&str]| Arguments::try_parse_from([&["imagate", "generate", "a"], words].concat()).is_ok();
+        assert!(parsed(&["--draft", "--compression", "50"]) && parsed(&["--stream", "--partials", "0"]));
+        for words in [
+            &["--draft", "--quality", "low"][..],
+            &["--draft", "--format", "jpeg"],
+            &["--partials", "1"],
+            &["--stream", "--keep-partials"],
+            &["--stream", "--partials", "4"],
+        ] {
+            assert!(!parsed(words), "{words:?}");
         }
     }
 }

@@ -6,13 +6,18 @@
 //!
 //! Carries: the client time limits (120 s, and 300 s above 2560x1440); operating rule 1 (only what never reached the
 //! service, and 502, 503 and 504, is sent again, twice at most, and never against `x-should-retry: false`); the decoding
-//! of `data[].b64_json`. Values that the service would refuse cannot be written down, as far as types can say it.
+//! of `data[].b64_json`, and of the events of a stream. Values that the service would refuse cannot be written down, as far as types can say it.
 
 mod answer;
 mod builder;
+mod call;
+mod clock;
 mod decode;
 mod error;
+mod event;
+mod form;
 mod images;
+mod input;
 #[doc(hidden)]
 pub mod literal;
 mod models;
@@ -21,27 +26,32 @@ mod retry;
 #[cfg(not(target_arch = "wasm32"))]
 mod save;
 mod session;
+mod sse;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use answer::{Image, Images, Iter};
 pub use builder::Builder;
 pub use error::Error;
+pub use event::ImageEvent;
 pub use images::ImageCalls;
+pub use input::Input;
 pub use models::ModelCalls;
-pub use request::{Compression, GenerateRequest, ImageCount, Output};
+pub use request::{Compression, EditRequest, GenerateRequest, ImageCount, Output, PartialImages};
 #[cfg(feature = "cli")]
 pub(crate) use save::{format_of_name, replace_file};
 #[doc(hidden)]
 pub use session::Session;
+pub use stream::ImageStream;
 
 pub use crate::wire::{Bounded, OutOfBounds};
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::wire;
+use session::Limit;
 
 /// A client of the gateway, or of any service with the same API.
 ///
@@ -115,8 +125,8 @@ impl Client {
         ModelCalls::new(self)
     }
 
-    /// The generated client for one call that may take this long.
-    fn call(&self, limit: Duration) -> wire::client::Client {
+    /// The generated client for one call.
+    fn call(&self, limit: Limit) -> wire::client::Client {
         let shared = &*self.shared;
         let session = Session::new(shared.credentials.clone(), shared.max_retries, limit);
         wire::client::Client::new_with_client(&shared.base_url, shared.http.clone(), session)

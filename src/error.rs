@@ -86,6 +86,8 @@ pub(crate) enum Fault {
     Broken,
     /// No answer in time when an image may already have been made: class X.
     Timeout,
+    /// Another size or format than was asked for, in a group that does not take it. It was paid for.
+    Mismatch,
     /// Nothing was done at all (class N), or the upstream says so itself (class F): a repeat costs nothing twice.
     Unreachable,
 }
@@ -170,6 +172,15 @@ impl Error {
         json!({ "error": detail })
     }
 
+    /// The data of an error event: nested for the official SDKs, flat for the others, in the order of the contract.
+    pub(crate) fn event(&self) -> String {
+        let (kind, code) = (Value::from(self.code().kind()), Value::from(self.code().as_str()));
+        let (message, param) = (Value::from(self.to_string()), Value::from(self.param()));
+        format!(
+            r#"{{"type":"error","code":{code},"message":{message},"param":{param},"error":{{"message":{message},"type":{kind},"param":{param},"code":{code}}}}}"#
+        )
+    }
+
     /// The finer word beside the code.
     fn reason(&self) -> Option<&'static str> {
         match self {
@@ -218,6 +229,7 @@ impl Fault {
             Self::NoImage => "no_image_data",
             Self::Broken | Self::Unreachable => "network",
             Self::Timeout => "timeout",
+            Self::Mismatch => "delivery_mismatch",
         }
     }
 }
@@ -242,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_refusal_and_an_ambiguous_failure_are_never_to_be_sent_again() {
-        for fault in [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout] {
+        for fault in [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout, Fault::Mismatch] {
             assert!(!Error::Upstream(fault).should_retry(), "{fault:?}");
         }
         assert!(Error::Upstream(Fault::Unreachable).should_retry());

@@ -10,18 +10,21 @@ pub(crate) mod ledger;
 mod relay;
 mod rules;
 mod serve;
+pub(crate) mod spool;
 pub(crate) mod store;
 pub(crate) mod telemetry;
 mod upstream;
 
 pub(crate) use serve::{ServeError, serve};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use accounts::Accounts;
-use config::{Config, Deadlines};
+use config::{Config, Deadlines, Delivery, Group};
 use keys::{Keys, Pepper};
 use ledger::{Ledger, NodeId};
+use spool::Spool;
 use store::{AccountSpec, SqliteStore, Store, StoreError};
 use upstream::Upstream;
 
@@ -31,8 +34,10 @@ pub(crate) struct Gateway {
     accounts: Accounts,
     upstream: Upstream,
     ledger: Ledger,
+    spool: Spool,
     models: Vec<String>,
     deadlines: Deadlines,
+    groups: HashMap<String, Group>,
 }
 
 /// The store of a configuration, for the server and for commands beside it.
@@ -66,8 +71,10 @@ impl Gateway {
             upstream: Upstream::new(config.deadlines.connect, accounts.need_tls())?,
             accounts,
             ledger: Ledger::start(Arc::clone(store) as Arc<dyn Store>, NodeId::only()).await?,
+            spool: Spool::new(&config.data_dir).map_err(ServeError::Spool)?,
             models: config.models.clone(),
             deadlines: config.deadlines,
+            groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
         })
     }
 
@@ -87,12 +94,23 @@ impl Gateway {
         &self.ledger
     }
 
+    pub(crate) const fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
     pub(crate) fn models(&self) -> &[String] {
         &self.models
     }
 
-    pub(crate) const fn deadlines(&self) -> Deadlines {
-        self.deadlines
+    /// What a group does with another size or format than was asked for. A group that the configuration does not name
+    /// has the default.
+    pub(crate) fn delivery(&self, group: &str) -> Delivery {
+        self.groups.get(group).map_or(Delivery::Report, |group| group.delivery)
+    }
+
+    /// How long one call for a group may take.
+    pub(crate) fn deadlines(&self, group: &str) -> Deadlines {
+        self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
     }
 }
 

@@ -5,11 +5,11 @@
 //! It carries the size rules 1 to 4 of the specification; their numbers stand in `openapi/gateway.json`.
 
 mod format;
-#[cfg(feature = "gateway")]
+#[cfg(any(feature = "client", feature = "gateway"))]
 mod probe;
 mod size;
 
 pub use format::Format;
-#[cfg(feature = "gateway")]
-pub(crate) use probe::{Facts, probe};
+#[cfg(any(feature = "client", feature = "gateway"))]
+pub(crate) use probe::{Facts, Flaw, Header, Source, inspect, probe};
 pub use size::{Size, SizeError, SizeRequest};

@@ -13,7 +13,11 @@ use crate::wire::types::{self, ImageUsage, ImagesResponse};
 /// The images that one request made.
 #[derive(Clone)]
 pub struct Images {
-    response: Arc<ImagesResponse>,
+    answer: Arc<Answer>,
+}
+
+struct Answer {
+    response: ImagesResponse,
     request_id: Option<String>,
     is_simulated: bool,
 }
@@ -21,7 +25,7 @@ pub struct Images {
 /// One image. Cloning is cheap: the bytes are shared with the [`Images`] it came from.
 #[derive(Clone)]
 pub struct Image {
-    response: Arc<ImagesResponse>,
+    images: Images,
     index: usize,
 }
 
@@ -41,7 +45,8 @@ impl Images {
             return Err(Error::unintelligible("the answer holds no image", head));
         }
         let request_id = head.and_then(|head| head.request_id.clone());
-        Ok(Self { response: Arc::new(response), request_id, is_simulated: head.is_some_and(|head| head.is_simulated) })
+        let is_simulated = head.is_some_and(|head| head.is_simulated);
+        Ok(Self { answer: Arc::new(Answer { response, request_id, is_simulated }) })
     }
 
     /// The images, in order.
@@ -60,41 +65,41 @@ impl Images {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
-        self.response.data.len()
+        self.answer.response.data.len()
     }
 
     /// The whole answer: size, quality and format as they were made, and everything else that the service said.
     #[must_use]
     pub fn response(&self) -> &ImagesResponse {
-        &self.response
+        &self.answer.response
     }
 
     /// The same, to keep.
     #[must_use]
     pub fn into_response(self) -> ImagesResponse {
-        Arc::unwrap_or_clone(self.response)
+        Arc::try_unwrap(self.answer).map_or_else(|shared| shared.response.clone(), |answer| answer.response)
     }
 
     /// The tokens that were used, where the service says so.
     #[must_use]
     pub fn usage(&self) -> Option<&ImageUsage> {
-        self.response.usage.as_ref()
+        self.answer.response.usage.as_ref()
     }
 
     /// The id of the request, by which the operator of the service finds it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.request_id.as_deref()
+        self.answer.request_id.as_deref()
     }
 
     /// Whether the built-in simulator of the gateway drew the images instead of the model.
     #[must_use]
-    pub const fn is_simulated(&self) -> bool {
-        self.is_simulated
+    pub fn is_simulated(&self) -> bool {
+        self.answer.is_simulated
     }
 
     fn at(&self, index: usize) -> Image {
-        Image { response: Arc::clone(&self.response), index }
+        Image { images: self.clone(), index }
     }
 }
 
@@ -112,8 +117,8 @@ impl fmt::Debug for Images {
         // Megabytes of base64 help nobody.
         f.debug_struct("Images")
             .field("len", &self.len())
-            .field("request_id", &self.request_id)
-            .field("is_simulated", &self.is_simulated)
+            .field("request_id", &self.answer.request_id)
+            .field("is_simulated", &self.answer.is_simulated)
             .finish_non_exhaustive()
     }
 }
@@ -160,7 +165,19 @@ impl Image {
     /// The file format, from the bytes themselves; nothing where they are of no known format.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
-        decode::format(self.base64())
+        decode::facts(self.base64()).map(|facts| facts.format)
+    }
+
+    /// Width and height in pixels, from the bytes themselves; nothing where they do not tell.
+    #[must_use]
+    pub fn dimensions(&self) -> Option<(u32, u32)> {
+        decode::facts(self.base64()).map(|facts| (facts.width, facts.height))
+    }
+
+    /// The answer that it came in: everything that was said about it, and the images beside it.
+    #[must_use]
+    pub const fn answer(&self) -> &Images {
+        &self.images
     }
 
     /// The prompt as the model revised it.
@@ -191,7 +208,7 @@ impl Image {
 
     fn wire(&self) -> &types::Image {
         // The index was below the length when this was made, and nothing changes the answer.
-        &self.response.data[self.index]
+        &self.images.response().data[self.index]
     }
 }
 

@@ -10,7 +10,7 @@ use base64::engine::{Simd, general_purpose};
 use base64::{DecodeSliceError, Engine as _};
 
 use super::Error;
-use crate::image::Format;
+use crate::image::{Facts, probe};
 
 /// Several times as fast as the engine that the crate uses by itself.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
@@ -22,8 +22,8 @@ static ENGINE: GeneralPurpose = general_purpose::STANDARD;
 const LETTERS: usize = 256 * 1024;
 const BYTES: usize = LETTERS / 4 * 3;
 
-/// Letters that hold the first twelve bytes, which tell every format.
-const HEAD_LETTERS: usize = 16;
+/// Letters that are enough to find the size of an image; a camera's remarks may stand before it.
+const HEAD_LETTERS: usize = 128 * 1024;
 
 /// The whole of it.
 pub(super) fn all(text: &str) -> Result<Vec<u8>, Error> {
@@ -46,17 +46,11 @@ pub(super) fn pieces(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error
     Ok(())
 }
 
-/// The format of the file, from its magic bytes.
-pub(super) fn format(text: &str) -> Option<Format> {
-    let mut head = [0; HEAD_LETTERS];
-    let letters = text.as_bytes().get(..HEAD_LETTERS)?;
-    let length = ENGINE.decode_slice(letters, &mut head).ok()?;
-    match &head[..length] {
-        [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Some(Format::Png),
-        [0xff, 0xd8, 0xff, ..] => Some(Format::Jpeg),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Format::Webp),
-        _ => None,
-    }
+/// Format and pixel size of the file, from its first bytes.
+pub(super) fn facts(text: &str) -> Option<Facts> {
+    let letters = text.as_bytes();
+    let head = letters.get(..HEAD_LETTERS).unwrap_or(letters);
+    probe(&ENGINE.decode(head).ok()?)
 }
 
 fn broken() -> Error {
@@ -66,6 +60,7 @@ fn broken() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::Format;
 
     /// Bytes of a length that no piece ends on.
     fn bytes(length: usize) -> Vec<u8> {
@@ -97,11 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_read_from_the_first_bytes() {
-        let of = |bytes: &[u8]| format(&ENGINE.encode(bytes));
-        assert_eq!(of(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Some(Format::Png));
-        assert_eq!(of(b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01"), Some(Format::Jpeg));
-        assert_eq!(of(b"RIFF\x24\0\0\0WEBPVP8 "), Some(Format::Webp));
+    fn format_and_size_are_read_from_the_first_bytes() {
+        let of = |bytes: &[u8]| facts(&ENGINE.encode(bytes)).map(|facts| (facts.format, facts.width, facts.height));
+        let png = crate::client::tests::pictures::png(16, 32, true);
+        assert_eq!(of(&png), Some((Format::Png, 16, 32)));
+        // More than what is looked at, and cut where no byte ends.
+        let long = [png, bytes(HEAD_LETTERS)].concat();
+        assert_eq!(of(&long), Some((Format::Png, 16, 32)));
         assert_eq!(of(b"RIFF\x24\0\0\0WAVEfmt "), None);
         assert_eq!(of(b"\x89PNG"), None);
     }

@@ -2,17 +2,23 @@
 //!
 //! Opaque, so that it can say more one day. It never holds the key, and never the headers of a request.
 
+mod detail;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
 use progenitor_client::Error as WireError;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::retry;
-use super::session::{Credentials, Head, Session};
-use crate::tables::MAX_JSON_BODY_BYTES;
+use super::session::{Credentials, Head, Limit, Session};
 use crate::wire::types;
+use detail::Detail;
+
+/// Codes that are recognised also where a stream has begun, so that no status says the same.
+const RATE_LIMIT_EXCEEDED: &str = "rate_limit_exceeded";
+const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
 
 /// Why a call failed.
 ///
@@ -56,19 +62,8 @@ enum Kind {
     Answer,
     /// The service answered something that is not understood.
     Unintelligible,
-    /// The image could not be written.
+    /// A file could not be read or written.
     File,
-}
-
-/// The members of an error body. All words are open: a service may know more of them than this version.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Detail {
-    message: Option<String>,
-    code: Option<String>,
-    param: Option<String>,
-    reason: Option<String>,
-    resets_in_seconds: Option<u64>,
 }
 
 // === impl Error ===
@@ -93,6 +88,42 @@ impl Error {
         Self::new(Kind::File, message).because(source)
     }
 
+    /// A stream whose head said success, and that ended with an error.
+    pub(super) fn in_stream(frame: &Value, session: &Session) -> Self {
+        let mut error = Self::answered(Detail::of_frame(frame), session.credentials());
+        error.0.head = session.head().cloned();
+        error
+    }
+
+    /// A stream that ended without its image.
+    pub(super) fn broken(message: &str, session: &Session) -> Self {
+        let mut error = Self::new(Kind::Broken, message);
+        error.0.head = session.head().cloned();
+        error
+    }
+
+    /// The limit of the session is over.
+    pub(super) fn late(session: &Session) -> Self {
+        let limit = session.limit();
+        let seconds = limit.duration().as_secs();
+        let what = match (limit, session.head()) {
+            (Limit::Silence(_), Some(_)) => "nothing more",
+            (Limit::Silence(_), None) => "no answer",
+            (Limit::Whole(_), _) => "no complete answer",
+        };
+        let message = format!("{what} within {seconds} s; the image may have been made nevertheless");
+        let mut error = Self::new(Kind::Timeout, message);
+        error.0.head = session.head().cloned();
+        error
+    }
+
+    /// What broke off a stream, or kept it from coming about.
+    pub(super) fn of_stream(source: reqwest::Error, session: &Session) -> Self {
+        let mut error = Self::of_transport(source, session);
+        error.0.head = session.head().cloned();
+        error
+    }
+
     /// An answer whose status says success, and whose content does not.
     pub(super) fn unintelligible(message: &str, head: Option<&Head>) -> Self {
         let mut error = Self::new(Kind::Unintelligible, message);
@@ -107,7 +138,7 @@ impl Error {
             WireError::InvalidRequest(message) | WireError::Custom(message) => Self::new(Kind::Request, message),
             WireError::CommunicationError(source)
             | WireError::InvalidUpgrade(source)
-            | WireError::ResponseBodyError(source) => Self::of_transport(source, session.limit()),
+            | WireError::ResponseBodyError(source) => Self::of_transport(source, session),
             WireError::ErrorResponse(value) => Self::answered(value.into_inner().error.into(), session.credentials()),
             WireError::InvalidResponsePayload(_, source) if head.is_none_or(Head::is_success) => {
                 Self::new(Kind::Unintelligible, "the answer is not what this version understands").because(source)
@@ -121,15 +152,14 @@ impl Error {
         error
     }
 
-    fn of_transport(source: reqwest::Error, limit: Duration) -> Self {
+    fn of_transport(source: reqwest::Error, session: &Session) -> Self {
+        if let Some(broken) = unreadable(&source) {
+            return Self::new(Kind::File, broken);
+        }
         let error = if retry::never_sent(&source) {
             Self::new(Kind::Connect, "the service cannot be reached")
         } else if source.is_timeout() {
-            let seconds = limit.as_secs();
-            Self::new(
-                Kind::Timeout,
-                format!("no complete answer within {seconds} s; the image may have been made nevertheless"),
-            )
+            Self::late(session)
         } else {
             Self::new(
                 Kind::Broken,
@@ -151,9 +181,14 @@ impl Error {
         Self(Box::new(Inner { kind, message: message.into(), head: None, detail: Detail::default(), source: None }))
     }
 
-    fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+    pub(super) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Box::new(source));
         self
+    }
+
+    /// Whether the service itself said that it failed.
+    pub(super) fn is_answer(&self) -> bool {
+        self.0.kind == Kind::Answer
     }
 
     /// The message alone, without status, code and ids.
@@ -222,7 +257,8 @@ impl Error {
     /// Whether there were too many requests; waiting a little helps.
     #[must_use]
     pub fn is_rate_limited(&self) -> bool {
-        self.status() == Some(429) && !self.is_usage_limit()
+        let is_said = self.status() == Some(429) || self.code() == Some(RATE_LIMIT_EXCEEDED);
+        is_said && !self.is_usage_limit()
     }
 
     /// Whether the usage window of the service is exhausted; see [`Error::resets_in`].
@@ -234,7 +270,9 @@ impl Error {
     /// Whether a parameter is at fault; see [`Error::param`]. Also said before anything is sent, where the client knows.
     #[must_use]
     pub fn is_invalid_request(&self) -> bool {
-        self.0.kind == Kind::Request || matches!(self.status(), Some(400 | 413 | 415 | 422))
+        let is_said =
+            matches!(self.status(), Some(400 | 413 | 415 | 422)) || self.code() == Some(INVALID_REQUEST_ERROR);
+        self.0.kind == Kind::Request || is_said
     }
 
     /// Whether the service refuses the key.
@@ -296,29 +334,20 @@ impl StdError for Error {
     }
 }
 
-// === impl Detail ===
-
-impl Detail {
-    /// Reads what it can from a body that is not in our shape: another service, or a proxy on the way.
-    fn read(body: &[u8]) -> Self {
-        #[derive(Deserialize)]
-        struct Body {
-            error: Detail,
+/// A file of our own that could not be read to its end, where that is what stopped the request.
+#[cfg(not(target_arch = "wasm32"))]
+fn unreadable(error: &reqwest::Error) -> Option<String> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(broken) = error.downcast_ref::<super::input::Broken>() {
+            return Some(broken.to_string());
         }
-        // A page of that length is no error body.
-        let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
-        serde_json::from_slice::<Body>(body).map_or_else(|_| Self::default(), |body| body.error)
+        cause = error.source();
     }
+    None
 }
 
-impl From<types::ErrorDetail> for Detail {
-    fn from(detail: types::ErrorDetail) -> Self {
-        Self {
-            message: Some(detail.message),
-            code: detail.code.map(|code| code.to_string()),
-            param: detail.param,
-            reason: detail.reason.map(|reason| reason.to_string()),
-            resets_in_seconds: detail.resets_in_seconds,
-        }
-    }
+#[cfg(target_arch = "wasm32")]
+fn unreadable(_: &reqwest::Error) -> Option<String> {
+    None
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::session::Limit;
 use super::{Client, Error};
 use crate::wire::types;
 
 /// Ours: a list out of memory. Whoever waits longer waits for something that is broken.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Limit = Limit::Whole(Duration::from_secs(30));
 
 /// Calls about models; from [`Client::models`].
 #[derive(Clone, Copy, Debug)]

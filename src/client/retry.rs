@@ -38,6 +38,14 @@ impl Seen {
             Err(_) => Self::Unknown,
         }
     }
+
+    /// The same, for what should not be sent again only because nothing speaks against it.
+    pub(super) fn unless_unasked(self) -> Self {
+        match self {
+            Self::Answer(head) if head.should_retry != Some(true) => Self::Unknown,
+            seen => seen,
+        }
+    }
 }
 
 /// Whether the request has certainly not reached anybody: no address, nobody listening, or no TLS.
@@ -114,6 +122,15 @@ mod tests {
             check(&answer(status, None, None), None);
             check(&answer(status, Some(true), None), None);
         }
+    }
+
+    #[test]
+    fn what_is_dear_to_send_is_sent_again_only_where_the_service_asks_for_it() {
+        check(&Seen::NeverSent.unless_unasked(), Some(500));
+        check(&answer(503, Some(true), None).unless_unasked(), Some(500));
+        check(&answer(503, None, None).unless_unasked(), None);
+        check(&answer(503, Some(false), None).unless_unasked(), None);
+        check(&answer(500, Some(true), None).unless_unasked(), None);
     }
 
     #[test]

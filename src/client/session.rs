@@ -36,9 +36,23 @@ pub(super) struct Credentials {
 pub struct Session {
     credentials: Credentials,
     max_retries: u32,
-    limit: Duration,
+    limit: Limit,
     head: Arc<OnceLock<Head>>,
 }
+
+/// What may take how long in one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// The whole of it, up to the last byte of the answer.
+    Whole(Duration),
+    /// What comes before the answer begins, and later each silence. The whole may take longer: a stream that shows that
+    /// it is alive is not given up.
+    Silence(Duration),
+}
+
+/// How often a call was sent again.
+#[derive(Debug, Default)]
+pub(super) struct Tries(u32);
 
 /// What the head of an answer says, apart from its body.
 #[derive(Clone, Debug)]
@@ -74,7 +88,7 @@ impl Credentials {
 // === impl Session ===
 
 impl Session {
-    pub(super) fn new(credentials: Credentials, max_retries: u32, limit: Duration) -> Self {
+    pub(super) fn new(credentials: Credentials, max_retries: u32, limit: Limit) -> Self {
         Self { credentials, max_retries, limit, head: Arc::default() }
     }
 
@@ -87,9 +101,47 @@ impl Session {
         &self.credentials
     }
 
-    /// How long one attempt may take.
-    pub(super) fn limit(&self) -> Duration {
+    pub(super) fn limit(&self) -> Limit {
         self.limit
+    }
+
+    /// Keeps the head of the answer that is the last one.
+    pub(super) fn answered(&self, response: &Response) {
+        // It is set once: each call has a session of its own.
+        drop(self.head.set(Head::of(response)));
+    }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    pub(super) fn duration(self) -> Duration {
+        match self {
+            Self::Whole(limit) | Self::Silence(limit) => limit,
+        }
+    }
+}
+
+// === impl Tries ===
+
+impl Tries {
+    pub(super) fn are_left(&self, session: &Session) -> bool {
+        self.0 < session.max_retries
+    }
+
+    /// Waits for the next one; says no where there must be none.
+    pub(super) async fn another(&mut self, seen: &Seen) -> bool {
+        let Some(pause) = retry::pause(seen, self.0, retry::jitter()) else { return false };
+        retry::sleep(pause).await;
+        self.0 += 1;
+        true
+    }
+
+    /// Says in the request which one it is.
+    pub(super) fn mark(&self, request: &mut Request) {
+        if self.0 > 0 {
+            request.headers_mut().insert(RETRY_COUNT, self.0.into());
+        }
     }
 }
 
@@ -106,7 +158,9 @@ impl ClientHooks<Session> for Client {
     async fn pre<E>(&self, request: &mut Request, _: &OperationInfo) -> Result<(), progenitor_client::Error<E>> {
         let session = self.inner();
         // Per request, because it covers the body too and depends on the size of the image.
-        *request.timeout_mut() = Some(session.limit);
+        if let Limit::Whole(limit) = session.limit {
+            *request.timeout_mut() = Some(limit);
+        }
         let headers = request.headers_mut();
         headers.insert(AUTHORIZATION, session.credentials.authorization.clone());
         headers.insert(USER_AGENT, AGENT);
@@ -116,21 +170,17 @@ impl ClientHooks<Session> for Client {
 
     async fn exec(&self, mut request: Request, _: &OperationInfo) -> reqwest::Result<Response> {
         let session = self.inner();
-        let mut tries = 0;
+        let mut tries = Tries::default();
         loop {
             // A body that cannot be repeated is sent once.
-            let again = if tries < session.max_retries { request.try_clone() } else { None };
+            let again = if tries.are_left(session) { request.try_clone() } else { None };
             let result = self.client().execute(request).await;
-            match again.zip(retry::pause(&Seen::of(&result), tries, retry::jitter())) {
-                Some((next, pause)) => {
-                    drop(result);
-                    retry::sleep(pause).await;
-                    request = next;
-                }
-                None => return result.inspect(|response| drop(session.head.set(Head::of(response)))),
+            let seen = Seen::of(&result);
+            match again {
+                Some(next) if tries.another(&seen).await => request = next,
+                _ => return result.inspect(|response| session.answered(response)),
             }
-            tries += 1;
-            request.headers_mut().insert(RETRY_COUNT, tries.into());
+            tries.mark(&mut request);
         }
     }
 }

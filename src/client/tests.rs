@@ -1,17 +1,21 @@
 //! Calls against a server that plays a script.
 
+mod edits;
+pub(super) mod pictures;
 mod server;
+mod streams;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use self::server::{Play, Server, answer};
-use super::{Client, Error, GenerateRequest, Images};
+use super::session::Limit;
+use super::{Client, EditRequest, Error, GenerateRequest, Images};
 
 const KEY: &str = "sk-img-test-0123456789";
 
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
@@ -205,7 +209,7 @@ fn the_key_is_shown_nowhere() {
     let client = client(&server);
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_invalid_key() && error.message() == "Incorrect API key: [redacted]", "{error}");
-    let call = client.call(Duration::from_secs(1));
+    let call = client.call(Limit::Whole(Duration::from_secs(1)));
     let shown = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
     assert!(!shown.contains(KEY), "{shown}");
     let error = Client::new("http://host", "sk-\n-secret").unwrap_err();
@@ -227,6 +231,10 @@ fn models_are_listed_and_looked_up() {
 fn a_call_can_move_to_another_thread() {
     fn moves<T: Send>(_: T) {}
     let client = Client::new("http://host", KEY).unwrap();
-    moves(client.images().generate("a fox"));
+    let images = client.images();
+    moves(images.generate("a fox"));
+    moves(images.generate_stream("a fox"));
+    moves(images.edit(EditRequest::new("a fox")));
+    moves(images.edit_stream(EditRequest::new("a fox")));
     moves(client.models().list());
 }

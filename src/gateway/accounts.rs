@@ -14,6 +14,7 @@ pub(crate) use lease::Lease;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::AcquireError;
 use tokio::time::{Instant, timeout_at};
 
 use super::config;
@@ -39,6 +40,8 @@ pub(crate) enum NoLease {
     NoneLeft,
     /// Every place is taken and the wait was too long.
     Busy,
+    /// The process is coming to its end: nothing new is begun.
+    Stopping,
 }
 
 // === impl Accounts ===
@@ -54,6 +57,11 @@ impl Accounts {
         self.all.iter().any(|account| account.endpoint().is_https())
     }
 
+    /// No lease from now on, and none for those who wait: what has begun is still paid for, what has not is not.
+    pub(crate) fn stop(&self) {
+        self.all.iter().for_each(|account| account.close());
+    }
+
     /// The right to make one attempt, on an account that was not `tried` yet. Waits in fair order for a place.
     pub(crate) async fn lease(&self, job: &Job, caller: &Caller, tried: &[String]) -> Result<Lease, NoLease> {
         let account = self.choose(job, caller, tried).ok_or(NoLease::NoneLeft)?;
@@ -61,7 +69,7 @@ impl Accounts {
             return Err(NoLease::Busy);
         }
         let lease = timeout_at(Instant::now() + WAIT, Lease::take(account, job.is_large())).await;
-        lease.map_err(|_| NoLease::Busy)
+        lease.map_err(|_| NoLease::Busy)?.map_err(|AcquireError { .. }| NoLease::Stopping)
     }
 
     /// Whose turn it would be right now, so that a record has a name even if the process dies before the first attempt.
@@ -76,6 +84,7 @@ impl Accounts {
             .iter()
             .map(|account| Candidate {
                 eligible: account.serves(group) && !tried.iter().any(|name| name == account.name()),
+                free: account.has_room(job.is_large()),
                 paid: account.paid(),
                 priority: account.priority(),
                 load: account.load(job.is_large()),

@@ -132,6 +132,8 @@ pub(crate) struct Group {
     pub(crate) name: String,
     /// What happens when another size or format came than was asked for.
     pub(crate) delivery: Delivery,
+    /// How long one call for it may take.
+    pub(crate) deadlines: Deadlines,
 }
 
 /// Who set a value.

@@ -9,8 +9,8 @@ use dropshot::{ApiDescription, ApiDescriptionBuildErrors, Path, RequestContext};
 use http::header::AUTHORIZATION;
 
 use super::Gateway;
-use super::flow;
-use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Reply, answer};
+use super::flow::{self, Verdict};
+use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer};
 use super::keys::Caller;
 use crate::error::Error;
 use crate::wire::server::{GatewayApi, RetrieveModelPath, gateway_api_mod};
@@ -37,28 +37,33 @@ impl GatewayApi for Endpoints {
         context: Context,
         body: JsonBody<types::ImageGenerationRequest>,
     ) -> Result<Reply<types::ImagesResponse>, ApiError> {
-        Ok(answer(&context, async {
+        let unread = body.unread();
+        Ok(answer(&context, unread, async {
             let caller = admit(&context).await?;
             let body = body.read(&caller).await?;
-            let made = flow::create_image(context.context(), &caller, &context.request_id, &body).await?;
-            Ok(Answer::stream(made.body, made.simulated))
+            let made = flow::create_image(context.context(), caller, &context.request_id, &body).await?;
+            Ok(image_answer(made))
         })
         .await)
     }
 
-    async fn edit_image(context: Context, _body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
-        Ok(answer(&context, async {
-            admit(&context).await?;
-            Err(Error::NotImplemented)
+    async fn edit_image(context: Context, body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
+        let unread = body.unread();
+        Ok(answer(&context, unread, async {
+            let caller = admit(&context).await?;
+            let form = body.read(&caller, context.context().spool()).await?;
+            let made = flow::edit_image(context.context(), caller, &context.request_id, form).await?;
+            Ok(image_answer(made))
         })
         .await)
     }
 
     async fn create_response(
         context: Context,
-        _body: JsonBody<types::ResponseRequest>,
+        body: JsonBody<types::ResponseRequest>,
     ) -> Result<Reply<types::Response>, ApiError> {
-        Ok(answer(&context, async {
+        let unread = body.unread();
+        Ok(answer(&context, unread, async {
             admit(&context).await?;
             Err(Error::NotImplemented)
         })
@@ -66,7 +71,7 @@ impl GatewayApi for Endpoints {
     }
 
     async fn list_models(context: Context) -> Result<Reply<types::ModelList>, ApiError> {
-        Ok(answer(&context, async {
+        Ok(answer(&context, Unread::default(), async {
             admit(&context).await?;
             Answer::json(&flow::list_models(context.context()))
         })
@@ -77,13 +82,26 @@ impl GatewayApi for Endpoints {
         context: Context,
         path: Captured<Path<RetrieveModelPath>>,
     ) -> Result<Reply<types::Model>, ApiError> {
-        Ok(answer(&context, async {
+        Ok(answer(&context, Unread::default(), async {
             admit(&context).await?;
             let model = path.get()?.into_inner().model;
             Answer::json(&flow::retrieve_model(context.context(), &model)?)
         })
         .await)
     }
+}
+
+fn image_answer(made: flow::Made) -> Answer {
+    let verdict = match made.verdict {
+        Verdict::Match => Some("match"),
+        Verdict::Mismatch => Some("mismatch"),
+        Verdict::Unknown => None,
+    };
+    let kind = if made.stream { Kind::Events } else { Kind::Json };
+    Answer::coming(kind, made.body)
+        .with("x-imagate-simulated", made.simulated.then_some("true"))
+        .with("x-imagate-delivered", made.delivered.as_deref())
+        .with("x-imagate-delivery", verdict)
 }
 
 async fn admit(context: &Context) -> Result<Caller, Error> {

@@ -4,10 +4,14 @@
 //! loop ([`attempt`]) exists once, for every operation.
 
 mod attempt;
+mod deliver;
+mod edit;
 mod generate;
 mod models;
 mod outcome;
 
+pub(crate) use deliver::{Made, Verdict};
+pub(crate) use edit::edit_image;
 pub(crate) use generate::create_image;
 pub(crate) use models::{list_models, retrieve_model};
 

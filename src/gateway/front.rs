@@ -8,12 +8,16 @@
 mod answer;
 mod body;
 mod fault;
+mod form;
 mod listener;
 mod param;
 mod server;
+mod unread;
 
-pub(crate) use answer::{Answer, Reply, answer};
-pub(crate) use body::{EditBody, JsonBody};
+pub(crate) use answer::{Answer, Kind, Reply, answer};
+pub(crate) use body::JsonBody;
 pub(crate) use fault::ApiError;
+pub(crate) use form::EditBody;
 pub(crate) use param::Captured;
 pub(crate) use server::{ServerError, start};
+pub(crate) use unread::Unread;

@@ -6,15 +6,20 @@
 //! This room does not know accounts or records: how an answer ended is told to whoever asked ([`body::OnEnd`]).
 
 mod body;
+mod events;
 mod fill;
+mod item;
 mod lexer;
 mod prove;
 mod rewrite;
+mod sse;
+mod tap;
 
 pub(crate) use body::{Closing, Ending, RelayBody};
 pub(crate) use fill::{Asked, Usage, usage};
-pub(crate) use prove::{Limits, NoProof, Proven, prove};
+pub(crate) use prove::{NoProof, Proven, prove};
 pub(crate) use rewrite::Summary;
+pub(crate) use tap::Limits;
 
 #[cfg(test)]
 mod tests;

@@ -8,5 +8,5 @@ mod fields;
 mod image;
 mod job;
 
-pub(crate) use image::generation;
+pub(crate) use image::{edit, generation};
 pub(crate) use job::Job;

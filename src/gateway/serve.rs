@@ -14,8 +14,8 @@ use super::store::{SqliteStore, Store as _, StoreError};
 use super::upstream::TransportError;
 use super::{Gateway, endpoints, open_store};
 
-/// Records are given so long after the last request (ours): the database answers in milliseconds, or not at all.
-const LEDGER_PATIENCE: Duration = Duration::from_secs(5);
+/// Records are given so long at least (ours): the database answers in milliseconds, or not at all.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 /// Its presence says that the first key was handed out.
 const WELCOMED: &str = "welcomed";
 
@@ -31,6 +31,9 @@ pub(crate) enum ServeError {
     /// Upstream connections cannot be prepared.
     #[error("upstream connections cannot be prepared")]
     Transport(#[from] TransportError),
+    /// There is no room for uploads.
+    #[error("the folder for uploads cannot be used")]
+    Spool(#[source] std::io::Error),
     /// The address cannot be listened on.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -67,13 +70,25 @@ pub(crate) async fn serve(config: Config, out: &mut (dyn Write + Send)) -> Resul
     let first_key = first_key(&config, &store, gateway.keys()).await?;
     welcome(out, &config, server.address(), first_key.as_deref())?;
     stop.asked().await;
-    tracing::info!(patience = ?config.drain_timeout, "stopping: running requests may finish");
+    tracing::info!(patience = ?config.drain_timeout, "stopping: running requests may finish; ask again to leave at once");
+    gateway.accounts().stop();
     let end = Instant::now() + config.drain_timeout;
-    if !server.stop(config.drain_timeout).await {
-        tracing::warn!("some connections did not finish in time");
+    tokio::select! {
+        finished = server.stop(config.drain_timeout) => {
+            if !finished {
+                tracing::warn!("some connections did not finish in time");
+            }
+        }
+        () = stop.asked() => tracing::warn!("leaving at once: the next start records what was running as interrupted"),
     }
     // Jobs whose callers have left are still being read to their end; their records are waited for here.
-    if timeout_at(end.max(Instant::now() + LEDGER_PATIENCE), gateway.ledger().drain()).await.is_err() {
+    let drained = async {
+        tokio::select! {
+            () = gateway.ledger().drain() => true,
+            () = stop.asked() => false,
+        }
+    };
+    if !timeout_at(end.max(Instant::now() + LEDGER_PATIENCE), drained).await.unwrap_or(false) {
         tracing::warn!(
             unsettled = gateway.ledger().unsettled(),
             "some jobs did not finish in time; the next start records them as interrupted"
@@ -97,13 +112,12 @@ async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Re
     if !implicit || !store.list_keys().await?.is_empty() {
         return Ok(None);
     }
-    let marker = std::fs::OpenOptions::new().write(true).create_new(true).open(config.data_dir.join(WELCOMED));
-    match marker {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(None),
-        Err(source) => return Err(ServeError::Io { doing: "writing to the data directory", source }),
+    let marker = config.data_dir.join(WELCOMED);
+    if marker.exists() {
+        return Ok(None);
     }
     let created = keys.create("first key", "admin", DEFAULT_GROUP).await?;
+    std::fs::write(marker, []).map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
     Ok(Some(created.secret.expose().to_owned()))
 }
 

@@ -5,6 +5,7 @@
 //! It carries the attempt classes of the money rules.
 
 mod classify;
+mod edits;
 mod images;
 mod reply;
 mod simulated;

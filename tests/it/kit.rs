@@ -5,6 +5,8 @@
 //! mistaken for the runtime under test.
 
 mod config;
+mod events;
+mod form;
 mod gateway;
 mod heavy;
 mod http;
@@ -12,15 +14,19 @@ mod image;
 mod process;
 mod random;
 mod upstream;
+mod zoo;
 
 pub(crate) use config::Account;
+pub(crate) use events::{ERROR_FRAME, Event, Events, before_error_frame};
+pub(crate) use form::{Form, Pieces, alpha_png, concat, stretched_png};
 pub(crate) use gateway::{Gateway, request};
 pub(crate) use heavy::heavy;
-pub(crate) use http::{Answer, Call};
+pub(crate) use http::{Answer, Call, Reply};
 pub(crate) use image::{facts, filler, picture};
 pub(crate) use process::{Done, Program};
 pub(crate) use random::Random;
-pub(crate) use upstream::{Attempt, FakeUpstream};
+pub(crate) use upstream::{Attempt, FakeUpstream, sha256};
+pub(crate) use zoo::specimen;
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};

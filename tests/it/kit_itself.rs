@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, Call, FakeUpstream, facts, filler, request};
+use crate::kit::{
+    Answer, Call, Events, FakeUpstream, Form, alpha_png, concat, facts, filler, request, sha256, stretched_png,
+};
 
 fn ask(upstream: &FakeUpstream, script: &str, with: Value) -> Answer {
     let mut body = request(with);
@@ -98,5 +100,140 @@ fn a_peer_that_leaves_is_written_down() {
         }
         drop(stream);
         upstream.wait_until("the peer has left", |ledger| ledger[before].peer_left && !ledger[before].completed);
+    }
+}
+
+/// Everything that a streaming request gets from the upstream, as text.
+fn stream(upstream: &FakeUpstream, script: &str) -> String {
+    ask(upstream, script, json!({"stream": true, "partial_images": 2})).text()
+}
+
+#[test]
+fn the_good_stream_is_what_the_contract_says_of_one() {
+    let upstream = FakeUpstream::start();
+    let body =
+        json!({"stream": true, "partial_images": 2, "model": "gpt-image-2", "prompt": "[[type=text/event-stream;]]"});
+    let answer = Call::generation().key("kit").json(&body).send(upstream.address());
+    assert!(answer.complete);
+    let text = answer.text();
+    let events: Vec<&str> = text.lines().filter(|line| line.starts_with("event")).collect();
+    assert_eq!(
+        events,
+        [
+            "event: image_generation.partial_image",
+            "event: image_generation.partial_image",
+            "event: image_generation.completed"
+        ]
+    );
+    upstream.wait_until("the last byte", |ledger| ledger[0].completed);
+    let attempt = &upstream.ledger()[0];
+    assert_eq!((attempt.images.len(), attempt.sent.len(), attempt.written), (3, 3, text.len() as u64));
+}
+
+#[test]
+fn every_word_about_streams_does_what_it_says() {
+    let upstream = FakeUpstream::start();
+    let text = stream(&upstream, "events=p,k,x,p7,c,c,done frames=no-event,no-space,extra,bom lines=crlf reads=7");
+    assert!(
+        text.starts_with('\u{feff}') && !text.contains("event:image_gen") && !text.replace("\r\n", "").contains('\n')
+    );
+    assert_eq!(text.matches("data:{").count(), 5);
+    for part in
+        ["\"partial_image_index\":7", "id: 7\r\n", ": keep-alive\r\n", "data: [DONE]\r\n", "\"total_tokens\":999999"]
+    {
+        assert!(text.contains(part), "{part}");
+    }
+    let halves = stream(&upstream, "events=p,half,eof");
+    assert!(halves.matches("event: ").count() == 2 && !halves.ends_with('\n'), "{}", &halves[halves.len() - 20..]);
+    assert!(!ask(&upstream, "events=p,cut", json!({"stream": true})).complete);
+    assert!(stream(&upstream, "events=e-policy").contains("\"code\":\"moderation_blocked\""));
+    assert!(stream(&upstream, "events=c shape=pretty").matches("\ndata: ").count() > 5);
+    assert!(stream(&upstream, "plain").starts_with('{'));
+    assert!(ask(&upstream, "sse", json!({})).text().starts_with("event: "));
+    assert_eq!(ask(&upstream, "status=429", json!({"stream": true})).json()["error"]["type"], "server_error");
+    let omitted = stream(&upstream, "partials=0 omit=created_at,usage auto=size");
+    assert!(!omitted.contains("created_at") && !omitted.contains("usage") && omitted.contains("\"size\":\"auto\""));
+    let huge = stream(&upstream, "events=c b64=400000 reads=1460");
+    assert!(huge.len() > 400_000 && huge.ends_with("}\n\n"));
+}
+
+#[test]
+fn a_gate_between_events_holds_the_next_one_back() {
+    let upstream = FakeUpstream::start();
+    let body = request(json!({"stream": true, "prompt": "[[events=p,@next,c type=text/event-stream;]]"}));
+    let mut reply = Call::generation().json(&body).open(upstream.address()).expect("an answer");
+    let mut first = [0; 100];
+    reply.read_exact(&mut first).expect("the first event");
+    upstream.wait_until("the first event has left", |ledger| ledger[0].sent.len() == 1);
+    assert!(!upstream.ledger()[0].completed);
+    upstream.open_gate("next");
+    assert!(reply.finish().expect("the rest").complete);
+}
+
+#[test]
+fn a_form_is_taken_apart_and_its_files_are_known_by_their_digest() {
+    let upstream = FakeUpstream::start();
+    let (small, big) = (alpha_png(64, 64), stretched_png(1024, 1024, 3 << 20));
+    let form = Form::minimum()
+        .file("image[]", &small)
+        .big_file("mask", big.clone())
+        .text("n", "2")
+        .text("user", "")
+        .file("image", b"--not\r\n--a\r\n\r\n--boundary");
+    let (taken, answer) = form.call().key("kit").upload(upstream.address()).expect("an answer");
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert!(taken > 3 << 20);
+    let attempt = &upstream.ledger()[0];
+    let names: Vec<&str> = attempt.parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(names, ["model", "prompt", "image[]", "mask", "n", "user", "image"]);
+    let files = attempt.files();
+    assert_eq!((files[0].length, &files[0].digest), (small.len() as u64, &sha256(&small)));
+    assert_eq!(files[0].head, *small);
+    assert_eq!(
+        (files[0].filename.as_deref(), files[0].content_type.as_deref()),
+        (Some("picture.png"), Some("image/png"))
+    );
+    assert_eq!(files[1].text(), "--not\r\n--a\r\n\r\n--boundary");
+    let mask = attempt.mask().expect("a mask");
+    assert_eq!((mask.length, &mask.digest), (3 << 20, &sha256(&concat(&big))));
+    assert_eq!(attempt.fields()["user"], "");
+}
+
+#[test]
+fn a_stretched_file_is_a_whole_png_of_the_exact_length() {
+    for length in [20_000, 1 << 20, (1 << 20) + 5_004, 3_000_001] {
+        let bytes = concat(&stretched_png(64, 64, length));
+        assert_eq!(bytes.len(), length);
+        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("a header");
+        let mut pixels = vec![0; 64 * 64 * 4];
+        reader.next_frame(&mut pixels).expect("pixels");
+        reader.finish().expect("every chunk has its checksum");
+    }
+}
+
+#[test]
+fn an_account_that_answers_early_has_not_read_the_body() {
+    let upstream = FakeUpstream::start();
+    upstream.always("kit", "early status=401");
+    let form = Form::minimum().big_file("image", stretched_png(64, 64, 40 << 20));
+    let (taken, answer) = form.call().key("kit").upload(upstream.address()).expect("an answer");
+    assert_eq!(answer.status, 401);
+    assert!(taken < 30 << 20, "{taken}");
+    assert!(upstream.ledger()[0].parts.is_empty());
+}
+
+#[test]
+fn the_reader_of_events_takes_no_other_shape() {
+    let upstream = FakeUpstream::start();
+    for (frames, good) in
+        [("", true), ("no-event", false), ("no-space", false), ("extra", false), ("data-first", false)]
+    {
+        let script = format!("[[events=c,k frames={frames} type=text/event-stream;]]");
+        let body = request(json!({"stream": true, "prompt": script}));
+        let mut reply = Call::generation().json(&body).open(upstream.address()).expect("an answer");
+        reply.headers.retain(|(name, _)| name != "content-type");
+        reply.headers.push(("content-type".to_owned(), "text/event-stream; charset=utf-8".to_owned()));
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Events::of(reply).rest().len()));
+        assert_eq!(read.ok(), good.then_some(1), "{frames}");
     }
 }

@@ -11,12 +11,16 @@
 mod admission;
 mod attempts;
 mod cli;
+mod clients;
+mod delivery;
+mod edits;
 mod first_run;
 mod generations;
 mod kit;
 mod kit_itself;
+mod matrix;
 mod models;
 mod records;
 mod refusals;
 mod relay;
-mod sdk_python;
+mod streaming;

@@ -48,7 +48,7 @@ const STEPS: [Step; 10] = [
     Step { name: "generate", about: "generated/ and the tables are what the documents say", run: generate },
     Step { name: "tidy", about: "rooms, imports and sizes are what ARCHITECTURE.md says", run: tidy_up },
     Step { name: "clippy", about: "no lint speaks, with everything switched on", run: clippy },
-    Step { name: "test", about: "all tests, also those with the official Python SDK", run: test },
+    Step { name: "test", about: "all tests, also those with real clients in Python, Node and curl", run: test },
     Step { name: "features", about: "each feature stands alone", run: features },
     Step { name: "doc", about: "the documentation builds without a warning", run: doc },
     Step { name: "package", about: "the package builds from what it ships", run: package },
@@ -147,8 +147,18 @@ fn clippy(root: &Path) -> Result<()> {
 }
 
 fn test(root: &Path) -> Result<()> {
-    let pythons = outside::pythons(root)?;
-    cargo(root, &["test", "--workspace", "--all-features", "--no-fail-fast"], &pythons)
+    let clients = outside::clients(root)?;
+    cargo(root, &["test", "--workspace", "--all-features", "--no-fail-fast"], &clients)
+}
+
+/// Runs the tours that are kept beside the tests: clients that need much to be installed, or take long.
+///
+/// # Errors
+///
+/// A tour that failed.
+pub fn tours(root: &Path) -> Result<()> {
+    let arguments = ["test", "--all-features", "--test", "it", "--", "--ignored", "clients::kept", "--test-threads=1"];
+    cargo(root, &arguments, &[])
 }
 
 fn features(root: &Path) -> Result<()> {

@@ -14,6 +14,7 @@ usage: cargo xtask <chore>
   test               everything that must hold before a change lands; exit 4 at the first step that does not
   test --only STEP   one step of it (may stand several times)
   test --list        the steps
+  tours              the tours of further real clients, which `test` leaves out
 ";
 
 /// What a chore found out.
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ["generate", "--check"] => check(),
         ["tidy"] => look_over(),
         ["test", steps @ ..] => test(steps),
+        ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Fine),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

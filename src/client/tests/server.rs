@@ -32,6 +32,7 @@ pub(super) struct Request {
     pub(super) line: String,
     headers: Vec<(String, String)>,
     pub(super) body: Value,
+    pub(super) raw: Vec<u8>,
 }
 
 pub(super) struct Server {
@@ -55,13 +56,23 @@ impl Play {
         Self::Answer(Answer { status, headers: Vec::new(), body: body.to_owned(), missing: 0, then_silent: false })
     }
 
+    /// A stream of events, as it goes over the wire.
+    pub(super) fn events(stream: &str) -> Self {
+        Self::page(200, stream).header("content-type", "text/event-stream; charset=utf-8")
+    }
+
     pub(super) fn header(self, name: &str, value: &str) -> Self {
         self.change(|answer| answer.headers.push((name.to_owned(), value.to_owned())))
     }
 
     /// The connection ends before the body does.
     pub(super) fn truncated(self) -> Self {
-        self.change(|answer| answer.missing = 5)
+        self.truncated_by(5)
+    }
+
+    /// By so many bytes.
+    pub(super) fn truncated_by(self, missing: usize) -> Self {
+        self.change(|answer| answer.missing = missing)
     }
 
     /// The body stops, and the connection stays.
@@ -148,11 +159,12 @@ impl Request {
         let headers = rest
             .filter_map(|line| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned())))
             .collect();
-        let mut request = Self { line: first, headers, body: Value::Null };
+        let mut request = Self { line: first, headers, body: Value::Null, raw: Vec::new() };
         let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
         request.body = serde_json::from_slice(&body).unwrap_or_default();
+        request.raw = body;
         request
     }
 

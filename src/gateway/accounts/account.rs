@@ -98,6 +98,16 @@ impl Account {
         u32::try_from(taken.saturating_mul(1000) / size.max(1)).unwrap_or(u32::MAX)
     }
 
+    /// Whether a place is free right now.
+    pub(super) fn has_room(&self, large: bool) -> bool {
+        self.places.available_permits() > 0 && (!large || self.large_places.available_permits() > 0)
+    }
+
+    pub(super) fn close(&self) {
+        self.places.close();
+        self.large_places.close();
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -17,24 +17,23 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Waits for a place; a large image needs one of the few for large images too.
-    pub(super) async fn take(account: Arc<Account>, large: bool) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Where no lease is given any more.
+    pub(super) async fn take(account: Arc<Account>, large: bool) -> Result<Self, AcquireError> {
         let waiting = account.wait();
         let mut places = Vec::with_capacity(2);
         if large {
-            places.extend(got(Arc::clone(account.large_places()).acquire_owned().await));
+            places.push(Arc::clone(account.large_places()).acquire_owned().await?);
         }
-        places.extend(got(Arc::clone(account.places()).acquire_owned().await));
+        places.push(Arc::clone(account.places()).acquire_owned().await?);
         drop(waiting);
-        Self { account, _places: places }
+        Ok(Self { account, _places: places })
     }
 
     /// Whose turn it is.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
-}
-
-/// The semaphores of an account are never closed.
-fn got(place: Result<OwnedSemaphorePermit, AcquireError>) -> Option<OwnedSemaphorePermit> {
-    place.ok()
 }

@@ -1,4 +1,4 @@
-//! The choice, pure: eligible, then paid before free, then the operator's priority, then the least loaded.
+//! The choice, pure: eligible, then with a free place, then paid before free, then the operator's priority, then the least loaded.
 
 use std::cmp::Reverse;
 
@@ -7,6 +7,8 @@ use std::cmp::Reverse;
 pub(super) struct Candidate {
     /// Whether it may serve this request at all.
     pub(super) eligible: bool,
+    /// Whether a place is free: nobody waits for one account while another is idle.
+    pub(super) free: bool,
     /// Whether it is paid for: the specification prefers such accounts for images.
     pub(super) paid: bool,
     /// The operator's own order; higher goes first.
@@ -19,7 +21,9 @@ pub(super) struct Candidate {
 pub(super) fn pick(candidates: &[Candidate]) -> Option<usize> {
     let eligible = candidates.iter().enumerate().filter(|(_, candidate)| candidate.eligible);
     eligible
-        .min_by_key(|(_, candidate)| (Reverse(candidate.paid), Reverse(candidate.priority), candidate.load))
+        .min_by_key(|(_, candidate)| {
+            (Reverse(candidate.free), Reverse(candidate.paid), Reverse(candidate.priority), candidate.load)
+        })
         .map(|(index, _)| index)
 }
 
@@ -27,7 +31,7 @@ pub(super) fn pick(candidates: &[Candidate]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const BASE: Candidate = Candidate { eligible: true, paid: true, priority: 0, load: 0 };
+    const BASE: Candidate = Candidate { eligible: true, free: true, paid: true, priority: 0, load: 0 };
 
     #[track_caller]
     fn check(candidates: &[Candidate], expected: Option<usize>) {
@@ -42,6 +46,10 @@ mod tests {
         check(&[Candidate { paid: false, priority: 9, ..BASE }, Candidate { load: 999, ..BASE }], Some(1));
         check(&[Candidate { priority: -1, ..BASE }, Candidate { load: 999, ..BASE }], Some(1));
         check(&[Candidate { load: 500, ..BASE }, Candidate { load: 250, ..BASE }], Some(1));
+        check(
+            &[Candidate { free: false, ..BASE }, Candidate { paid: false, priority: -9, load: 999, ..BASE }],
+            Some(1),
+        );
         check(&[BASE, BASE], Some(0));
     }
 }

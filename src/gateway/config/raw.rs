@@ -47,9 +47,9 @@ pub(crate) struct RawConfig {
 pub(super) struct RawDeadlines {
     /// Until the connection stands, and again until TLS does. Default: `5s`.
     pub(super) connect: Option<Period>,
-    /// For an image of up to 2560x1440 pixels. Default: `150s`.
+    /// For an image of up to 2560x1440 pixels. Default: `120s`.
     pub(super) standard: Option<Period>,
-    /// For a larger image. Default: `330s`, and never below `standard`.
+    /// For a larger image. Default: `300s`, and never below `standard`.
     pub(super) large: Option<Period>,
 }
 
@@ -97,6 +97,10 @@ pub(super) struct RawGroup {
     pub(super) name: Option<String>,
     /// What happens when the upstream made another size or format than was asked for. Default: `report`.
     pub(super) delivery: Option<Delivery>,
+    /// How long one call for this group may take, for an image of up to 2560x1440 pixels. Default: as in `deadlines`.
+    pub(super) standard_deadline: Option<Period>,
+    /// The same for a larger image. Default: as in `deadlines`.
+    pub(super) large_deadline: Option<Period>,
 }
 
 /// What kind of credentials an account has.

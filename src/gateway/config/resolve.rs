@@ -22,8 +22,7 @@ const DEFAULT_MODEL: &str = "gpt-5.5";
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 /// An upstream that takes longer to greet is down.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
-/// The specification lets a client wait 120 s for a normal image and 300 s for one in 4K. The gateway waits half a minute
-/// longer, so that an image that was paid for is still recorded when its client has just left.
+/// The specification gives a normal image 120 s and one in 4K 300 s.
 const DEFAULT_STANDARD: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_SECONDS);
 const DEFAULT_LARGE: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_LARGE_SECONDS);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
@@ -115,7 +114,8 @@ fn read_file(path: &Path, surroundings: &dyn Surroundings) -> Result<Written, Pr
 pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
     let mut desk = Desk::new(layers, surroundings);
     let listen = desk.address("listen", LISTEN, |raw| raw.listen.as_ref());
-    let groups = desk.groups();
+    let deadlines = desk.deadlines();
+    let groups = desk.groups(deadlines);
     desk.database();
     let mut config = Config {
         listen: listen.unwrap_or_else(|| Listen::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
@@ -123,7 +123,7 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
         data_dir: desk.data_dir(),
         drain_timeout: desk.drain_timeout(),
         models: desk.models(),
-        deadlines: desk.deadlines(),
+        deadlines,
         accounts: desk.accounts(&groups),
         groups,
         sources: BTreeMap::new(),

@@ -20,6 +20,9 @@ impl Config {
             page.header("[[groups]]");
             page.line(&format!("groups[{index}]"), "name", &quoted(&group.name));
             page.line(&format!("groups[{index}]"), "delivery", &quoted(delivery(group.delivery)));
+            let period = |period| quoted(&duration::print(period));
+            page.line(&format!("groups[{index}]"), "standard_deadline", &period(group.deadlines.standard));
+            page.line(&format!("groups[{index}]"), "large_deadline", &period(group.deadlines.large));
         }
         page.text
     }

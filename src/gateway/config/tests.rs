@@ -64,8 +64,11 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
     assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
     assert_eq!(config.drain_timeout, Duration::from_secs(30));
     assert_eq!(config.models, ["gpt-5.5"]);
-    assert_eq!(config.deadlines.large, Duration::from_secs(330));
-    assert_eq!(config.groups, [Group { name: "default".to_owned(), delivery: Delivery::Report }]);
+    assert_eq!(config.deadlines.large, Duration::from_secs(300));
+    assert_eq!(
+        config.groups,
+        [Group { name: "default".to_owned(), delivery: Delivery::Report, deadlines: config.deadlines }]
+    );
     let [account] = &config.accounts[..] else { panic!("one account") };
     assert!(account.implicit && matches!(account.upstream, Upstream::Simulator));
     assert_eq!(account.groups, ["default"]);

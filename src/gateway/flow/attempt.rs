@@ -19,7 +19,7 @@ use crate::gateway::rules::Job;
 use crate::gateway::upstream::{Cause, Class, Failure, error_in_answer};
 use crate::tables;
 
-/// Calls for one request, whatever their class (ours): clients multiply this by their own retries.
+/// Calls for one request that were not simply turned away (ours): clients multiply this by their own retries.
 const BUDGET: usize = 4;
 
 /// An attempt that gave an image, and the place it still holds.
@@ -29,6 +29,16 @@ pub(super) struct Won {
     pub(super) simulated: bool,
 }
 
+/// The ends of all patience, whatever a single attempt may take.
+struct Terms {
+    /// One call may take so long.
+    patience: Duration,
+    /// The answer must have begun: clients give up without headers.
+    head: Instant,
+    /// The answer must be complete.
+    end: Instant,
+}
+
 /// An attempt that gave none, and the tokens that were charged all the same.
 struct Lost {
     failure: Failure,
@@ -36,19 +46,31 @@ struct Lost {
 }
 
 /// Tries accounts until one gives an image.
-pub(super) async fn run(gateway: &Gateway, job: &Job, caller: &Caller, record: &mut OpenRecord) -> Result<Won, Error> {
-    let end = Instant::now() + Duration::from_secs(tables::REQUEST_TOTAL_SECONDS);
+pub(super) async fn run(
+    gateway: &Gateway,
+    job: &Job,
+    caller: &Caller,
+    record: &mut OpenRecord,
+) -> Result<Won, (Error, Option<Class>)> {
+    let begun = Instant::now();
+    let deadlines = gateway.deadlines(caller.group_name());
+    let terms = Terms {
+        patience: if job.is_large() { deadlines.large } else { deadlines.standard },
+        head: begun + Duration::from_secs(tables::ANSWER_HEAD_SECONDS),
+        end: begun + Duration::from_secs(tables::REQUEST_TOTAL_SECONDS),
+    };
     let mut tried = Vec::new();
     let mut failures: Vec<Failure> = Vec::new();
     loop {
         let lease = match gateway.accounts().lease(job, caller, &tried).await {
             Ok(lease) => lease,
-            Err(NoLease::Busy) => return Err(Error::RateLimited { retry_after: 2 }),
-            Err(NoLease::NoneLeft) => return Err(outcome::error(&failures, Utc::now())),
+            Err(NoLease::Busy) => return Err((Error::RateLimited { retry_after: 2 }, None)),
+            Err(NoLease::Stopping) => return Err((Error::Unavailable, None)),
+            Err(NoLease::NoneLeft) => return Err(lost(&failures)),
         };
         tried.push(lease.account().name().to_owned());
         let started = Instant::now();
-        let outcome = one(gateway, &lease, job, end).await;
+        let outcome = one(gateway, &lease, job, &terms).await;
         record.add_attempt(note(&lease, &outcome, started.elapsed()));
         let failure = match outcome {
             Ok((proven, simulated)) => return Ok(Won { proven, lease, simulated }),
@@ -58,12 +80,22 @@ pub(super) async fn run(gateway: &Gateway, job: &Job, caller: &Caller, record: &
                 failure
             }
         };
-        let again = may_try_again(failure.class, &failures) && tried.len() < BUDGET;
+        let again = may_try_again(failure.class, &failures) && spent(&failures) < BUDGET;
         failures.push(failure);
         if !again {
-            return Err(outcome::error(&failures, Utc::now()));
+            return Err(lost(&failures));
         }
     }
+}
+
+/// The error for the caller, and the class of the last attempt for the record.
+fn lost(failures: &[Failure]) -> (Error, Option<Class>) {
+    (outcome::error(failures, Utc::now()), failures.last().map(|failure| failure.class))
+}
+
+/// An account that turns a request away with a status costs nothing, so all of them may be asked.
+fn spent(failures: &[Failure]) -> usize {
+    1 + failures.iter().filter(|failure| failure.class != Class::N || failure.status.is_none()).count()
 }
 
 /// The money rules in one line each.
@@ -76,12 +108,12 @@ fn may_try_again(class: Class, before: &[Failure]) -> bool {
 }
 
 /// One call, until an image has begun.
-async fn one(gateway: &Gateway, lease: &Lease, job: &Job, end: Instant) -> Result<(Proven, bool), Lost> {
-    let deadlines = gateway.deadlines();
-    let patience = if job.is_large() { deadlines.large } else { deadlines.standard };
-    let first_byte = end.min(Instant::now() + patience);
+async fn one(gateway: &Gateway, lease: &Lease, job: &Job, terms: &Terms) -> Result<(Proven, bool), Lost> {
+    let patience = terms.patience;
+    let first_byte = terms.head.min(Instant::now() + patience);
     let reply = gateway.upstream().send(lease, job, first_byte).await?;
-    let limits = Limits { idle: Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS), until: end };
+    let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS);
+    let limits = Limits { idle, event_idle: patience, until: terms.end };
     let simulated = reply.simulated;
     prove(reply.body, asked(job), limits).await.map(|proven| (proven, simulated)).map_err(no_proof)
 }
@@ -90,9 +122,9 @@ async fn one(gateway: &Gateway, lease: &Lease, job: &Job, end: Instant) -> Resul
 fn no_proof(no_proof: NoProof) -> Lost {
     let ambiguous = |cause| Lost::from(Failure { class: Class::X, cause, status: Some(200) });
     match no_proof {
-        NoProof::Ended(members) => {
-            let usage = members.get("usage").and_then(relay::usage).filter(|usage| usage.total > 0);
-            Lost { failure: error_in_answer(&members), usage }
+        NoProof::Ended(without) => {
+            let usage = without.members.get("usage").and_then(relay::usage).filter(|usage| usage.total > 0);
+            Lost { failure: error_in_answer(&without.members, without.something), usage }
         }
         NoProof::Malformed => ambiguous(Cause::NoImage),
         NoProof::Broken => ambiguous(Cause::Broken),
@@ -117,6 +149,9 @@ fn asked(job: &Job) -> Asked {
         model: job.model().to_owned(),
         prompt: job.prompt().to_owned(),
         count: usize::try_from(job.count()).unwrap_or(1),
+        partials: job.partials(),
+        events: job.events(),
+        stream: job.stream(),
         quality,
         size: job.size().exact().map(|size| size.to_string()),
         output_format: job.format().as_str(),

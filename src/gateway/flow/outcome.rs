@@ -13,8 +13,8 @@ use crate::tables::RETRY_AFTER_MAX_SECONDS;
 /// How long a throttled caller is told to wait where the upstream does not say (ours).
 const THROTTLED_WAIT: u64 = 5;
 
-/// The error for the caller. Of several failures the last one counts, except that an exhausted window anywhere means
-/// that waiting for it helps.
+/// The error for the caller. Of several failures the last one counts, except that where nothing was done at all, waiting
+/// for the account that is free first helps.
 pub(super) fn error(failures: &[Failure], now: DateTime<Utc>) -> Error {
     let Some(last) = failures.last() else { return Error::NoAccounts };
     if last.class != Class::N {
@@ -28,22 +28,23 @@ pub(super) fn error(failures: &[Failure], now: DateTime<Utc>) -> Error {
         Cause::Throttled { wait } => Some(wait.map_or(THROTTLED_WAIT, |wait| wait.as_secs())),
         _ => None,
     });
-    if let Some(wait) = exhausted.reduce(earlier) {
-        return Error::UsageLimit(reset(wait, now));
-    }
+    // An account that is only throttled is left: the window of all of them is not exhausted.
     if let Some(seconds) = throttled.min() {
         let seconds = seconds.clamp(1, RETRY_AFTER_MAX_SECONDS);
         return Error::RateLimited { retry_after: u32::try_from(seconds).unwrap_or(1) };
+    }
+    if let Some(wait) = exhausted.reduce(earlier) {
+        return Error::UsageLimit(reset(wait, now));
     }
     of(&last.cause, last.class)
 }
 
 /// The end of a record whose caller reads an error: interrupted where an image may have been made all the same.
-pub(super) fn failed(error: &Error) -> Outcome {
+pub(super) fn failed(error: &Error, last: Option<Class>) -> Outcome {
     let code = error.code().as_str();
-    match error {
-        Error::Upstream(Fault::Refused) => Outcome::refused(code),
-        Error::Upstream(Fault::NoImage | Fault::Broken | Fault::Timeout) => Outcome::interrupted(Some(code.to_owned())),
+    match (error, last) {
+        (Error::Upstream(Fault::Refused), _) => Outcome::refused(code),
+        (_, Some(Class::X)) => Outcome::interrupted(Some(code.to_owned())),
         _ => Outcome::failed(code),
     }
 }
@@ -78,9 +79,9 @@ fn of(cause: &Cause, class: Class) -> Error {
             reason: Some(Reason::UpstreamRejected),
             message: message.clone(),
         }),
+        Cause::NoImage => Error::Upstream(Fault::NoImage),
         // The upstream itself says that nothing was made: a repeat costs nothing twice.
         _ if matches!(class, Class::N | Class::F) => Error::Upstream(Fault::Unreachable),
-        Cause::NoImage => Error::Upstream(Fault::NoImage),
         Cause::Timeout => Error::Upstream(Fault::Timeout),
         Cause::Broken | Cause::Failed | Cause::Unreachable | Cause::Exhausted { .. } | Cause::Throttled { .. } => {
             Error::Upstream(Fault::Broken)
@@ -116,9 +117,11 @@ mod tests {
     #[test]
     fn the_earliest_reset_of_all_accounts_is_told() {
         let wait = |seconds| failure(Class::N, Cause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
+        let throttled = failure(Class::N, Cause::Throttled { wait: Some(Duration::from_secs(2)) });
         let now = DateTime::from_timestamp(1_000, 0).expect("a time");
         let found = error(&[wait(3600), wait(60), failure(Class::N, Cause::Unreachable)], now);
         assert_eq!(found, Error::UsageLimit(Reset { at: Some(1_060), seconds: Some(60) }));
+        assert_eq!(error(&[wait(3600), throttled], now), Error::RateLimited { retry_after: 2 });
     }
 
     #[test]
@@ -129,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_failure_that_the_upstream_admits_may_be_sent_again() {
-        assert!(error(&[failure(Class::F, Cause::NoImage)], Utc::now()).should_retry());
+        assert!(error(&[failure(Class::F, Cause::Failed)], Utc::now()).should_retry());
+        assert!(!error(&[failure(Class::F, Cause::NoImage)], Utc::now()).should_retry());
         assert!(!error(&[failure(Class::X, Cause::NoImage)], Utc::now()).should_retry());
     }
 

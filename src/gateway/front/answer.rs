@@ -9,19 +9,19 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dropshot::{Body, HttpCodedResponse, HttpError, RequestContext, ServerContext};
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sync_wrapper::SyncWrapper;
+use tracing::Instrument as _;
 
+use super::unread::Unread;
 use crate::error::{Code, Error};
 
 /// `x-should-retry`: obeyed by the official SDKs.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
-/// Says that no model made this picture.
-const SIMULATED: HeaderName = HeaderName::from_static("x-imagate-simulated");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What goes to the caller; described as a `T`.
@@ -33,25 +33,39 @@ pub(crate) struct Reply<T> {
 /// A good answer, before it is HTTP.
 pub(crate) struct Answer {
     body: Body,
-    simulated: bool,
+    headers: HeaderMap,
+}
+
+/// What an answer consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One JSON value.
+    Json,
+    /// Server-sent events.
+    Events,
 }
 
 /// Lets a body that is only `Send` go where dropshot also wants `Sync`; it is only ever polled by one.
 struct Alone<B>(SyncWrapper<B>);
 
 /// Runs a handler: its error becomes an answer with headers, and so does its panic.
+///
+/// `unread` is the place where the request's body comes back to if it was not read.
 pub(crate) async fn answer<T, C: ServerContext>(
     context: &RequestContext<C>,
+    unread: Unread,
     work: impl Future<Output = Result<Answer, Error>>,
 ) -> Reply<T> {
     let begun = Instant::now();
+    // Whatever is logged on the way can be found by the id that the caller has.
+    let work = work.instrument(tracing::info_span!("request", id = context.request_id));
     let result = Caught(pin!(work)).await.unwrap_or_else(|panic| {
         tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
         Err(Error::Internal)
     });
     let response = match result {
         Ok(answer) => answer.into_response(),
-        Err(error) => refusal(&error),
+        Err(error) => refusal(&error).map(|body| unread.after(body)),
     };
     // The one line of each request. Neither headers nor bodies are in it, so no secret and no prompt is.
     tracing::info!(
@@ -66,8 +80,8 @@ pub(crate) async fn answer<T, C: ServerContext>(
 }
 
 /// An error as an answer.
-pub(super) fn refusal(error: &Error) -> Response<Body> {
-    let mut response = Response::new(Body::from(error.body().to_string()));
+pub(super) fn refusal(error: &Error) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(error.body().to_string()));
     *response.status_mut() = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, JSON);
@@ -94,25 +108,48 @@ impl Answer {
             tracing::error!(%error, "an answer could not be written");
             Error::Internal
         })?;
-        Ok(Self { body: Body::from(text), simulated: false })
+        Ok(Self { body: Body::from(text), headers: Kind::Json.headers() })
     }
 
-    /// JSON that is still coming.
-    pub(crate) fn stream<B>(body: B, simulated: bool) -> Self
+    /// Bytes that are still coming.
+    pub(crate) fn coming<B>(kind: Kind, body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        Self { body: Body::wrap(Alone(SyncWrapper::new(body))), simulated }
+        Self { body: Body::wrap(Alone(SyncWrapper::new(body))), headers: kind.headers() }
+    }
+
+    /// The same with one more header, where there is a value for it.
+    pub(crate) fn with(mut self, name: &'static str, value: Option<&str>) -> Self {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
     }
 
     fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
-        response.headers_mut().insert(CONTENT_TYPE, JSON);
-        if self.simulated {
-            response.headers_mut().insert(SIMULATED, HeaderValue::from_static("true"));
-        }
+        *response.headers_mut() = self.headers;
         response
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn headers(self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        match self {
+            Self::Json => drop(headers.insert(CONTENT_TYPE, JSON)),
+            Self::Events => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+                // Proxies of one well-known make gather an answer unless they are told not to.
+                headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            }
+        }
+        headers
     }
 }
 

@@ -12,8 +12,11 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use socket2::SockRef;
+
+use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
 /// Connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
@@ -44,6 +47,9 @@ impl Listener {
 
 fn tune(socket: &SockRef<'_>) -> std::io::Result<()> {
     socket.set_tcp_nodelay(true)?;
+    // A caller who stops reading is cut, so that the account's place and the record do not wait for it.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(CLIENT_WRITE_STALL_SECONDS)))?;
     socket.listen(BACKLOG)
 }
 

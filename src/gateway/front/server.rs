@@ -7,7 +7,8 @@ use dropshot::{
     ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HandlerTaskMode, HttpError, HttpServer,
     Path, RequestContext, ServerBuilder, ServerContext,
 };
-use http::{Method, Response};
+use http::header::{ALLOW, UPGRADE};
+use http::{HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -46,8 +47,8 @@ pub(crate) fn start<C: ServerContext>(
     refuse_the_rest(&mut api)?;
     let config = ConfigDropshot {
         bind_address: listen,
-        // A job whose caller has left goes on: it may have been paid for.
-        default_handler_task_mode: HandlerTaskMode::Detached,
+        // What must go on when its caller has left runs in a task of its own, which the corridor begins.
+        default_handler_task_mode: HandlerTaskMode::CancelOnDisconnect,
         ..ConfigDropshot::default()
     };
     // dropshot writes a line for every connection and has no hook; our own log has one for every request.
@@ -104,6 +105,10 @@ const NOTHING_HERE: &[&str] = &[
     "/v1/images/variations",
     "/v1/moderations",
     "/v1/uploads",
+    "/v1/v1/images/edits",
+    "/v1/v1/images/generations",
+    "/v1/v1/models",
+    "/v1/v1/responses",
     "/v1/videos",
 ];
 
@@ -159,12 +164,33 @@ async fn not_allowed_below<C: ServerContext>(
 
 async fn not_allowed<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let (method, path) = sought(&context);
-    Ok(refusal(&Error::NotFound(Missing::Method { method, path })))
+    let allowed: Vec<&str> = OPERATIONS
+        .iter()
+        .filter(|operation| {
+            operation.path == path || (operation.path.contains('{') && path.starts_with(below(operation.path)))
+        })
+        .map(|operation| operation.method)
+        .collect();
+    let mut response = refusal(&Error::NotFound(Missing::Method { method, path }));
+    if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    let upgrade = context.request.headers().get(UPGRADE);
+    if upgrade.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+        // A coding agent that tries WebSocket first takes this status, and no other, as a hint to go on without it.
+        *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    }
+    Ok(response.map(Body::from))
+}
+
+/// What stands before the variable segment.
+fn below(path: &str) -> &str {
+    path.split('{').next().unwrap_or(path)
 }
 
 async fn nothing_here<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let (method, path) = sought(&context);
-    Ok(refusal(&Error::NotFound(Missing::Url { method, path })))
+    Ok(refusal(&Error::NotFound(Missing::Url { method, path })).map(Body::from))
 }
 
 fn sought<C: ServerContext>(context: &RequestContext<C>) -> (String, String) {

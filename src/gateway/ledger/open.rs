@@ -45,7 +45,7 @@ impl Outcome {
 
 /// The record of a job that runs. Its intent is durable.
 ///
-/// Dropping it closes it too, as interrupted.
+/// Dropping it closes it too: with the outcome of [`OpenRecord::when_dropped`], else as interrupted.
 #[derive(Debug)]
 #[must_use = "dropping it closes the record as interrupted"]
 pub(crate) struct OpenRecord(Option<Box<Entry>>);
@@ -57,13 +57,15 @@ pub(crate) struct OpenRecord(Option<Box<Entry>>);
 pub(super) struct Entry {
     pub(super) record: Record,
     started: Instant,
+    when_dropped: Outcome,
     outbox: mpsc::UnboundedSender<Message>,
     _unsettled: Unsettled,
 }
 
 impl Entry {
     pub(super) fn new(record: Record, outbox: mpsc::UnboundedSender<Message>, count: watch::Sender<usize>) -> Self {
-        Self { record, started: Instant::now(), outbox, _unsettled: Unsettled::count(count) }
+        let when_dropped = Outcome::interrupted(None);
+        Self { record, started: Instant::now(), when_dropped, outbox, _unsettled: Unsettled::count(count) }
     }
 
     fn close(mut self: Box<Self>, outcome: Outcome, reply: Option<Reply<()>>) {
@@ -97,6 +99,11 @@ impl OpenRecord {
                 attempt.class = Some(class);
             }
         });
+    }
+
+    /// What is written if this is dropped unclosed, as happens when a caller leaves who takes the job with it.
+    pub(crate) fn when_dropped(&mut self, outcome: Outcome) {
+        self.edit(|entry| entry.when_dropped = outcome);
     }
 
     /// Adds an image that went to the caller.
@@ -140,7 +147,8 @@ impl OpenRecord {
 impl Drop for OpenRecord {
     fn drop(&mut self) {
         if let Some(entry) = self.0.take() {
-            entry.close(Outcome::interrupted(None), None);
+            let outcome = entry.when_dropped.clone();
+            entry.close(outcome, None);
         }
     }
 }

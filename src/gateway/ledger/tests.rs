@@ -150,7 +150,9 @@ async fn an_outcome_is_durable_when_closing_resolves() {
 async fn a_dropped_record_is_interrupted() {
     let fixture = Fixture::new().await;
     drop(fixture.open("panicked").await);
-    drop(fixture.open("left").await.close(Outcome::cancelled()));
+    let mut streaming = fixture.open("left").await;
+    streaming.when_dropped(Outcome::cancelled());
+    drop(streaming);
     drop(fixture.open("closed").await.close(Outcome::succeeded()));
     fixture.ledger.drain().await;
     let expected = [

@@ -3,19 +3,24 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use tokio::time::{Instant, Sleep};
 
-use super::prove::{Broken, Proven, Step, Tap};
+use super::events::HEARTBEAT;
+use super::prove::Proven;
 use super::rewrite::Summary;
+use super::tap::{Broken, Step, Tap};
+use crate::tables::HEARTBEAT_SECONDS;
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Complete, and the caller was there to the end.
     Complete,
-    /// Complete, but the caller had left.
+    /// The caller had left.
     Left,
     /// It broke off.
     Broken(Broken),
@@ -29,11 +34,15 @@ pub(crate) type OnEnd = Box<dyn FnOnce(Ending, Summary) -> Closing + Send>;
 
 /// The body of the answer to the caller.
 ///
-/// When the caller leaves, the upstream's answer is read to its end all the same: it is paid for, and it is recorded.
+/// When the caller of a plain answer leaves, the upstream's answer is read to its end all the same: it is paid for, and
+/// it is recorded. A caller of events who leaves cancels the upstream's work.
 pub(crate) struct RelayBody {
     state: State,
     queue: VecDeque<Bytes>,
     on_end: Option<OnEnd>,
+    /// The error as an event, in the words of the contract.
+    error: String,
+    heartbeat: Pin<Box<Sleep>>,
 }
 
 enum State {
@@ -43,12 +52,24 @@ enum State {
     Ended,
 }
 
+const BEAT: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
+
 // === impl RelayBody ===
 
 impl RelayBody {
-    /// A body that tells `on_end` how it ended, and lets it finish before the caller sees the end.
-    pub(crate) fn new(proven: Proven, on_end: OnEnd) -> Self {
-        Self { state: State::Relaying(Box::new(proven.0)), queue: VecDeque::new(), on_end: Some(on_end) }
+    /// A body that tells `on_end` how it ended, and lets it finish before the caller sees the end. `error` is the data of
+    /// the event that a caller of events gets when the answer breaks off.
+    pub(crate) fn new(proven: Proven, error: String, on_end: OnEnd) -> Self {
+        let tap = Box::new(proven.tap);
+        // An answer that begins without an image begins with a heartbeat.
+        let first = if tap.proven() { BEAT } else { Duration::ZERO };
+        Self {
+            state: State::Relaying(tap),
+            queue: VecDeque::new(),
+            on_end: Some(on_end),
+            error,
+            heartbeat: Box::pin(tokio::time::sleep(first)),
+        }
     }
 
     fn close(&mut self, ending: Ending, summary: Summary, last: Result<Bytes, Broken>) {
@@ -57,6 +78,33 @@ impl RelayBody {
             None => Box::pin(std::future::ready(())),
         };
         self.state = State::Closing(closing, last);
+    }
+
+    /// One look at the upstream: whether there is something new to look at here.
+    fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let State::Relaying(tap) = &mut self.state else { return Poll::Ready(()) };
+        match tap.poll_step(cx) {
+            Poll::Ready(Ok(Step::Pieces(pieces))) => {
+                if !pieces.is_empty() {
+                    self.heartbeat.as_mut().reset(Instant::now() + BEAT);
+                }
+                self.queue.extend(pieces);
+            }
+            Poll::Ready(Ok(Step::End(tail, summary))) => self.close(Ending::Complete, summary, Ok(tail)),
+            Poll::Ready(Err(broken)) => {
+                let (summary, last) = (tap.summary(), tap.break_off(&self.error).ok_or(broken));
+                self.close(Ending::Broken(broken), summary, last);
+            }
+            Poll::Pending => {
+                let takes = tap.takes_heartbeat();
+                ready!(self.heartbeat.as_mut().poll(cx));
+                self.heartbeat.as_mut().reset(Instant::now() + BEAT);
+                if takes {
+                    self.queue.push_back(Bytes::from_static(HEARTBEAT));
+                }
+            }
+        }
+        Poll::Ready(())
     }
 }
 
@@ -71,14 +119,7 @@ impl Body for RelayBody {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             match &mut this.state {
-                State::Relaying(tap) => match ready!(tap.poll_step(cx)) {
-                    Ok(Step::Pieces(pieces)) => this.queue.extend(pieces),
-                    Ok(Step::End(tail, summary)) => this.close(Ending::Complete, summary, Ok(tail)),
-                    Err(broken) => {
-                        let summary = tap.summary();
-                        this.close(Ending::Broken(broken), summary, Err(broken));
-                    }
-                },
+                State::Relaying(_) => ready!(this.poll_upstream(cx)),
                 State::Closing(closing, last) => {
                     ready!(closing.as_mut().poll(cx));
                     let last = last.clone();
@@ -97,15 +138,18 @@ impl Body for RelayBody {
 
 impl Drop for RelayBody {
     fn drop(&mut self) {
-        let Some(on_end) = self.on_end.take() else {
-            // The upstream is done. A record that is still being closed must not be cut short with the caller's leaving.
-            if let State::Closing(closing, _) = std::mem::replace(&mut self.state, State::Ended) {
-                alone(closing);
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        match (state, self.on_end.take()) {
+            (State::Relaying(tap), Some(on_end)) if tap.streams() => {
+                let summary = tap.summary();
+                // Dropping it closes the upstream's connection, now.
+                drop(tap);
+                alone(on_end(Ending::Left, summary));
             }
-            return;
-        };
-        if let State::Relaying(tap) = std::mem::replace(&mut self.state, State::Ended) {
-            alone(Box::pin(finish(tap, on_end)));
+            (State::Relaying(tap), Some(on_end)) => alone(Box::pin(finish(tap, on_end))),
+            // The upstream is done. A record that is being closed must not be cut short with the caller's leaving.
+            (State::Closing(closing, _), _) => alone(closing),
+            (State::Relaying(_) | State::Ended, _) => {}
         }
     }
 }

@@ -16,6 +16,12 @@ pub(crate) struct Asked {
     pub(crate) prompt: String,
     /// How many images at most.
     pub(crate) count: usize,
+    /// How many intermediate images at most.
+    pub(crate) partials: u32,
+    /// What events are called before the dot.
+    pub(crate) events: &'static str,
+    /// Whether the caller wants events.
+    pub(crate) stream: bool,
     /// `low`, `medium` or `high`, unless the model chooses.
     pub(crate) quality: Option<&'static str>,
     /// `<width>x<height>`, unless the model chooses.
@@ -48,41 +54,65 @@ pub(crate) struct Usage {
 /// When the model chose the quality and the upstream does not say which: the specification's word for normal images.
 const QUALITY_WHEN_UNSAID: &str = "medium";
 
-/// Every member of the answer but `data`.
-pub(super) fn members(asked: &Asked, mut found: Map<String, Value>, first: Option<Facts>) -> Map<String, Value> {
-    // An answer with an image in it is none with an error in it; clients look for this key.
-    found.remove("error");
-    let created = found.get("created").and_then(seconds).unwrap_or(asked.now);
-    found.insert("created".to_owned(), created.into());
-    found.insert("model".to_owned(), asked.model.as_str().into());
-    resolve(&mut found, "background", &["opaque", "transparent"], Some("opaque"));
-    resolve(&mut found, "quality", &["low", "medium", "high"], asked.quality.or(Some(QUALITY_WHEN_UNSAID)));
+/// Every member of the answer but `data`. Nothing else that an upstream says goes on: it may speak of its account.
+pub(super) fn members(asked: &Asked, found: &Map<String, Value>, first: Option<Facts>) -> Map<String, Value> {
+    let word = |key: &str, allowed: &[&str]| {
+        let said = found.get(key).and_then(Value::as_str);
+        said.filter(|said| allowed.contains(said)).map(str::to_owned)
+    };
+    let mut out = Map::new();
+    let created = found.get("created").or_else(|| found.get("created_at")).and_then(seconds).unwrap_or(asked.now);
+    out.insert("created".to_owned(), created.into());
+    let background = word("background", &["opaque", "transparent"]);
+    out.insert("background".to_owned(), background.unwrap_or_else(|| "opaque".to_owned()).into());
+    out.insert("model".to_owned(), asked.model.as_str().into());
     let format = first.map_or(asked.output_format, |facts| facts.format.as_str());
-    found.insert("output_format".to_owned(), format.into());
+    out.insert("output_format".to_owned(), format.into());
+    let quality = word("quality", &["low", "medium", "high"]);
+    out.insert(
+        "quality".to_owned(),
+        quality.unwrap_or_else(|| asked.quality.unwrap_or(QUALITY_WHEN_UNSAID).to_owned()).into(),
+    );
     let pixels = first.map(|facts| format!("{}x{}", facts.width, facts.height));
-    let said = found.get("size").and_then(Value::as_str).filter(|size| *size != "auto").map(str::to_owned);
-    match pixels.or(said).or_else(|| asked.size.clone()) {
-        Some(size) => found.insert("size".to_owned(), size.into()),
-        None => found.remove("size"),
-    };
-    match found.get("usage").and_then(usage) {
-        Some(usage) => found.insert("usage".to_owned(), usage.to_json(found.get("usage"))),
-        // Tokens that are not known are not made up.
-        None => found.remove("usage"),
-    };
-    found
+    let size = pixels.or_else(|| said_size(found)).or_else(|| asked.size.clone());
+    out.extend(size.map(|size| ("size".to_owned(), size.into())));
+    // Tokens that are not known are not made up.
+    let usage = found.get("usage").and_then(usage);
+    out.extend(usage.map(|usage| ("usage".to_owned(), usage.to_json())));
+    out
+}
+
+/// The size as the upstream says it, if it is one.
+fn said_size(found: &Map<String, Value>) -> Option<String> {
+    let said = found.get("size").and_then(Value::as_str)?;
+    let (width, height) = said.split_once('x')?;
+    let number = |edge: &str| edge.parse::<u32>().is_ok_and(|edge| (1..=65_535).contains(&edge));
+    (number(width) && number(height)).then(|| said.to_owned())
+}
+
+/// Every member of an event but its type and its image. The events of the field have no model; their answers have.
+pub(super) fn event_members(asked: &Asked, found: &Map<String, Value>, facts: Option<Facts>) -> Map<String, Value> {
+    let mut out = members(asked, found, facts);
+    out.remove("model");
+    if let Some(created) = out.remove("created") {
+        out.insert("created_at".to_owned(), created);
+    }
+    out
 }
 
 /// Every member of an element of `data` but the image.
-pub(super) fn item_members(asked: &Asked, mut found: Map<String, Value>) -> Map<String, Value> {
-    found.remove("b64_json");
-    if found.get("url").is_some_and(Value::is_null) {
-        found.remove("url");
-    }
-    if !found.get("revised_prompt").is_some_and(Value::is_string) {
-        found.insert("revised_prompt".to_owned(), asked.prompt.as_str().into());
-    }
-    found
+pub(super) fn item_members(asked: &Asked, found: &Map<String, Value>) -> Map<String, Value> {
+    let revised = found.get("revised_prompt").and_then(Value::as_str).unwrap_or(&asked.prompt);
+    Map::from_iter([("revised_prompt".to_owned(), revised.into())])
+}
+
+/// Whether a member of an item can stand for an image that was made: anything but a name and an absence.
+pub(super) fn is_something(key: &str, value: &Value) -> bool {
+    !value.is_null()
+        && !matches!(
+            key,
+            "revised_prompt" | "type" | "error" | "message" | "code" | "param" | "sequence_number" | "usage"
+        )
 }
 
 /// Reads the token counts; `None` where there is nothing that can be counted.
@@ -117,14 +147,6 @@ pub(super) fn facts(head: &[u8], probe: fn(&[u8]) -> Option<Facts>) -> Option<Fa
     probe(&bytes)
 }
 
-/// Keeps a member that has one of the allowed words, else puts the default there.
-fn resolve(found: &mut Map<String, Value>, key: &str, allowed: &[&str], default: Option<&str>) {
-    let fine = found.get(key).and_then(Value::as_str).is_some_and(|word| allowed.contains(&word));
-    if let (false, Some(default)) = (fine, default) {
-        found.insert(key.to_owned(), default.into());
-    }
-}
-
 /// Whole seconds that fit the clients' types; some upstreams send a fraction.
 fn seconds(value: &Value) -> Option<i64> {
     count(value).filter(|seconds| *seconds > 0).and_then(|seconds| u32::try_from(seconds).ok()).map(i64::from)
@@ -148,21 +170,15 @@ fn count(value: &Value) -> Option<u64> {
 // === impl Usage ===
 
 impl Usage {
-    /// The complete object of the contract, with whatever else the upstream said kept beside it.
-    fn to_json(self, said: Option<&Value>) -> Value {
-        let mut object = said.and_then(Value::as_object).cloned().unwrap_or_default();
-        object.insert("input_tokens".to_owned(), self.input.into());
-        object.insert(
-            "input_tokens_details".to_owned(),
-            json!({"image_tokens": self.input_image, "text_tokens": self.input_text}),
-        );
-        object.insert("output_tokens".to_owned(), self.output.into());
-        object.insert(
-            "output_tokens_details".to_owned(),
-            json!({"image_tokens": self.output_image, "text_tokens": self.output_text}),
-        );
-        object.insert("total_tokens".to_owned(), self.total.into());
-        Value::Object(object)
+    /// The complete object of the contract.
+    fn to_json(self) -> Value {
+        json!({
+            "input_tokens": self.input,
+            "input_tokens_details": {"image_tokens": self.input_image, "text_tokens": self.input_text},
+            "output_tokens": self.output,
+            "output_tokens_details": {"image_tokens": self.output_image, "text_tokens": self.output_text},
+            "total_tokens": self.total,
+        })
     }
 }
 
@@ -176,6 +192,9 @@ mod tests {
             model: "gpt-image-2".to_owned(),
             prompt: "a red square".to_owned(),
             count: 1,
+            partials: 0,
+            events: "image_generation",
+            stream: false,
             quality: None,
             size: Some("1024x1024".to_owned()),
             output_format: "png",
@@ -186,7 +205,7 @@ mod tests {
     #[track_caller]
     fn check(found: &Value, first: Option<Facts>, expected: &Value) {
         let found = found.as_object().cloned().unwrap_or_default();
-        assert_eq!(Value::Object(members(&asked(), found, first)), *expected);
+        assert_eq!(Value::Object(members(&asked(), &found, first)), *expected);
     }
 
     #[test]
@@ -203,7 +222,7 @@ mod tests {
         check(
             &json!({"created": 17.5, "background": "auto", "quality": "auto", "size": "auto", "output_format": "png", "extra": [1]}),
             Some(facts),
-            &json!({"created": 17, "background": "opaque", "model": "gpt-image-2", "output_format": "webp", "quality": "medium", "size": "1000x1500", "extra": [1]}),
+            &json!({"created": 17, "background": "opaque", "model": "gpt-image-2", "output_format": "webp", "quality": "medium", "size": "1000x1500"}),
         );
     }
 

@@ -1,32 +1,43 @@
-//! A push lexer for the one JSON shape that matters here: an object with an array `data` of objects with `b64_json`.
+//! A push lexer for the two JSON shapes that matter here: an answer, which is an object with an array `data` of objects
+//! with `b64_json`, and an event, which is an object with `b64_json` itself.
 //!
 //! It is handed the upstream's body as it arrives, in pieces cut anywhere, and keeps almost nothing: the base64 goes
-//! to a [`Sink`] as slices of the pieces themselves, every other member is small and is captured whole. What is
-//! captured is parsed by `serde_json`, so an answer that passes is JSON from its first byte to its last.
+//! to a [`Sink`] as slices of the pieces themselves, every other member is small and is captured whole, up to a bound on
+//! all of them. What is captured is parsed by `serde_json`. Of the base64 itself the beginning is looked at byte by byte,
+//! and of the rest that it is ASCII without line ends: nothing in it can end a string, a line or an event.
 
 use bytes::Bytes;
 use memchr::memchr2;
 use serde_json::Value;
 
-/// Members that are not image data are small; a larger one is dropped instead of held.
+/// Members that are not image data are small; what is larger, alone or together, is dropped instead of held.
 const CAPTURE_MAX: usize = 128 * 1024;
+const CAPTURE_ALL_MAX: usize = 256 * 1024;
+/// So much of each image is looked at byte by byte.
+const ALPHABET_SEEN: usize = 64;
 /// A key longer than this is none that anybody reads.
 const KEY_MAX: usize = 256;
 
-/// What the lexer finds, in the order of the body.
+/// What the lexer finds, in the order of the body. An item is an element of `data`, or an event.
 pub(super) trait Sink {
-    /// A member of the body itself, other than the images.
+    /// A member of the answer itself, other than the images.
     fn member(&mut self, key: String, value: Value);
-    /// An element of `data` begins.
+    /// The next item is an event, with the name that stands outside its data, if one does.
+    fn event(&mut self, name: Option<String>);
+    /// An item begins.
     fn item_start(&mut self);
-    /// A member of the current element, other than the image.
+    /// A member of the current item, other than the image.
     fn item_member(&mut self, key: String, value: Value);
-    /// Some bytes of the current element's base64; never empty.
+    /// Some bytes of the current item's base64; never empty.
     fn image(&mut self, base64: Bytes);
-    /// The base64 of the current element is complete.
+    /// The base64 of the current item is complete.
     fn image_end(&mut self);
-    /// The current element is complete.
+    /// The current item is complete.
     fn item_end(&mut self);
+    /// The event of the current item is over; only now is it known whether it has a name outside its data.
+    fn event_end(&mut self, name: Option<String>) {
+        let _ = name;
+    }
 }
 
 /// The body is not the JSON that was promised.
@@ -38,6 +49,8 @@ pub(super) enum Malformed {
     Unexpected(u8),
     #[error("a key or value is no JSON")]
     Value,
+    #[error("what should be an image is no base64")]
+    Base64,
     #[error("bytes after the end of the object")]
     Surplus,
     #[error("the body ended in the middle of the object")]
@@ -99,13 +112,35 @@ pub(super) struct Lexer {
     captured: Vec<u8>,
     /// The value being captured is too large to keep.
     dropped: bool,
+    /// Bytes captured so far, of all values.
+    kept: usize,
+    /// Base64 seen so far, of the current image.
+    seen: usize,
+    /// The outermost object is an item itself.
+    event: bool,
 }
 
 // === impl Lexer ===
 
 impl Lexer {
+    /// For an answer.
     pub(super) const fn new() -> Self {
-        Self { state: State::Start, key: Vec::new(), captured: Vec::new(), dropped: false }
+        Self {
+            state: State::Start,
+            key: Vec::new(),
+            captured: Vec::new(),
+            dropped: false,
+            kept: 0,
+            seen: 0,
+            event: false,
+        }
+    }
+
+    /// For an event.
+    pub(super) const fn event() -> Self {
+        let mut lexer = Self::new();
+        lexer.event = true;
+        lexer
     }
 
     /// Reads the next piece of the body.
@@ -113,7 +148,7 @@ impl Lexer {
         let mut at = 0;
         while at < piece.len() {
             at = match self.state {
-                State::Image { escaped } => self.image(piece, at, escaped, sink),
+                State::Image { escaped } => self.image(piece, at, escaped, sink)?,
                 State::Capture { level, kind } => at + usize::from(self.capture(piece[at], level, kind, sink)?),
                 State::InKey { level, escaped } => self.key(piece, at, level, escaped)?,
                 _ => self.between(piece[at], at, sink)?,
@@ -128,26 +163,39 @@ impl Lexer {
     }
 
     /// Base64: found by its closing quote alone, so that megabytes cost next to nothing.
-    fn image(&mut self, piece: &Bytes, at: usize, escaped: bool, sink: &mut impl Sink) -> usize {
+    fn image(&mut self, piece: &Bytes, at: usize, escaped: bool, sink: &mut impl Sink) -> Result<usize, Malformed> {
         if escaped {
             // `\/` is the one escape that base64 can carry; it means the same on the way out.
+            if piece[at] != b'/' {
+                return Err(Malformed::Base64);
+            }
             sink.image(piece.slice(at..=at));
             self.state = State::Image { escaped: false };
-            return at + 1;
+            return Ok(at + 1);
         }
         let end = memchr2(b'"', b'\\', &piece[at..]).map_or(piece.len(), |found| at + found);
         let quote = piece.get(end) == Some(&b'"');
         let until = if end < piece.len() && !quote { end + 1 } else { end };
         if until > at {
+            self.check_base64(&piece[at..end])?;
             sink.image(piece.slice(at..until));
         }
         if quote {
             sink.image_end();
             self.state = State::After { level: Level::Item };
-            return end + 1;
+            return Ok(end + 1);
         }
         self.state = State::Image { escaped: end < piece.len() };
-        until
+        Ok(until)
+    }
+
+    /// Neither the whole alphabet nor the padding is checked: decoding is the caller's.
+    fn check_base64(&mut self, base64: &[u8]) -> Result<(), Malformed> {
+        let beginning = &base64[..base64.len().min(ALPHABET_SEEN.saturating_sub(self.seen))];
+        self.seen = self.seen.saturating_add(base64.len());
+        let in_alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+        let fine = beginning.iter().all(in_alphabet) && base64.is_ascii() && memchr2(b'\r', b'\n', base64).is_none();
+        if fine { Ok(()) } else { Err(Malformed::Base64) }
     }
 
     fn key(&mut self, piece: &Bytes, at: usize, level: Level, escaped: bool) -> Result<usize, Malformed> {
@@ -192,14 +240,14 @@ impl Lexer {
             return Ok(at + 1);
         }
         self.state = match (self.state, byte) {
-            (State::Start, b'{') => State::Key { level: Level::Top, first: true },
+            (State::Start, b'{') => self.begin_object(sink),
             (State::Start, _) => return Err(Malformed::NotAnObject),
             (State::Key { level, .. }, b'"') => {
                 self.key.clear();
                 self.key.push(b'"');
                 State::InKey { level, escaped: false }
             }
-            (State::Key { level, first: true }, b'}') => close(level, sink),
+            (State::Key { level, first: true }, b'}') => self.close(level, sink),
             (State::Colon { level }, b':') => State::Value { level },
             (State::Value { level }, _) => self.open(level, byte)?,
             (State::Element { .. }, b'{') => {
@@ -212,18 +260,37 @@ impl Lexer {
             (State::Element { .. }, _) => self.begin(Level::Array, byte)?,
             (State::After { level: Level::Array }, b',') => State::Element { first: false },
             (State::After { level }, b',') => State::Key { level, first: false },
-            (State::After { level }, b'}') if level != Level::Array => close(level, sink),
+            (State::After { level }, b'}') if level != Level::Array => self.close(level, sink),
             (State::Done, _) => return Err(Malformed::Surplus),
             (_, byte) => return Err(Malformed::Unexpected(byte)),
         };
         Ok(at + 1)
     }
 
+    /// The outermost object begins.
+    fn begin_object(&self, sink: &mut impl Sink) -> State {
+        if self.event {
+            sink.item_start();
+        }
+        State::Key { level: if self.event { Level::Item } else { Level::Top }, first: true }
+    }
+
+    /// The end of an object.
+    fn close(&self, level: Level, sink: &mut impl Sink) -> State {
+        if level == Level::Item {
+            sink.item_end();
+        }
+        if level == Level::Item && !self.event { State::After { level: Level::Array } } else { State::Done }
+    }
+
     /// The first byte of a member's value: images are passed on, the rest is captured.
     fn open(&mut self, level: Level, byte: u8) -> Result<State, Malformed> {
         match (level, self.key.as_slice(), byte) {
             (Level::Top, br#""data""#, b'[') => Ok(State::Element { first: true }),
-            (Level::Item, br#""b64_json""#, b'"') => Ok(State::Image { escaped: false }),
+            (Level::Item, br#""b64_json""#, b'"') => {
+                self.seen = 0;
+                Ok(State::Image { escaped: false })
+            }
             _ => self.begin(level, byte),
         }
     }
@@ -243,19 +310,22 @@ impl Lexer {
     }
 
     fn keep(&mut self, byte: u8) {
-        self.dropped |= self.captured.len() >= CAPTURE_MAX;
+        self.dropped |= self.captured.len() >= CAPTURE_MAX || self.kept >= CAPTURE_ALL_MAX;
         if !self.dropped {
             self.captured.push(byte);
+            self.kept += 1;
         }
     }
 
     /// A captured value is complete.
     fn value(&mut self, level: Level, sink: &mut impl Sink) -> Result<(), Malformed> {
         self.state = State::After { level };
-        if self.dropped {
-            return Ok(());
-        }
-        let value = serde_json::from_slice(&self.captured).map_err(|_| Malformed::Value)?;
+        // Of a value that was dropped it is still known that it was there.
+        let value = if self.dropped {
+            Value::String(String::new())
+        } else {
+            serde_json::from_slice(&self.captured).map_err(|_| Malformed::Value)?
+        };
         if level == Level::Array {
             // An element of `data` that is no object carries no image: there is nothing to pass on.
             return Ok(());
@@ -266,17 +336,6 @@ impl Lexer {
             Level::Top | Level::Array => sink.member(key, value),
         }
         Ok(())
-    }
-}
-
-/// The end of an object.
-fn close(level: Level, sink: &mut impl Sink) -> State {
-    match level {
-        Level::Item => {
-            sink.item_end();
-            State::After { level: Level::Array }
-        }
-        Level::Top | Level::Array => State::Done,
     }
 }
 

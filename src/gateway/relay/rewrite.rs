@@ -1,21 +1,18 @@
-//! The upstream's answer becomes the answer of the contract while it passes.
+//! The upstream's answer becomes the JSON of the contract while it passes.
 //!
 //! Images go out as the very bytes that came in; everything around them is small and is written anew at the end, so
 //! that missing fields are there, `auto` is resolved, and nothing goes out that the caller did not ask for. Nothing at
 //! all is written before the first image has begun: until then the answer can still become an error.
+//! An upstream that sends events although none were asked for is read too: its final image becomes the answer.
 //! It carries the response table of the specification.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::fill::{self, Asked, Usage};
+use super::item::{Item, Kind};
 use super::lexer::Sink;
-use crate::image::{Facts, probe};
-
-/// So much base64 is looked at to find size and format; a JPEG can carry kilobytes before it tells.
-const HEAD_BASE64: usize = 16 * 1024;
-/// Most files tell within this much.
-const HEAD_FIRST: usize = 64;
+use crate::image::Facts;
 
 /// Turns what the lexer finds into the pieces of the answer.
 #[derive(Debug)]
@@ -27,17 +24,10 @@ pub(super) struct Rewrite {
     text: Vec<u8>,
     members: Map<String, Value>,
     item: Item,
+    next_event: Option<Option<String>>,
+    something: bool,
     delivered: Vec<Option<Facts>>,
-}
-
-/// The element of `data` that is being read.
-#[derive(Debug, Default)]
-struct Item {
-    members: Map<String, Value>,
-    head: Vec<u8>,
-    facts: Option<Facts>,
-    begun: bool,
-    ended: bool,
+    complete: bool,
 }
 
 /// What an answer held, once it is complete.
@@ -59,7 +49,10 @@ impl Rewrite {
             text: Vec::new(),
             members: Map::new(),
             item: Item::default(),
+            next_event: None,
+            something: false,
             delivered: Vec::new(),
+            complete: false,
         }
     }
 
@@ -68,13 +61,31 @@ impl Rewrite {
         !self.delivered.is_empty() || self.item.begun
     }
 
+    /// Whether everything that was asked for is there, although the upstream has not ended.
+    pub(super) const fn complete(&self) -> bool {
+        self.complete
+    }
+
+    /// What the first image is, and whether more bytes could still tell.
+    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+        match self.delivered.first() {
+            Some(facts) => (*facts, false),
+            None => (self.item.facts, self.item.may_still_tell()),
+        }
+    }
+
+    /// Where an image should be there was something else.
+    pub(super) const fn something(&self) -> bool {
+        self.something
+    }
+
     /// The pieces that can go out now.
     pub(super) fn take(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.ready)
     }
 
     /// The members of the answer, where no image was in it.
-    pub(super) fn members(&self) -> &Map<String, Value> {
+    pub(super) const fn members(&self) -> &Map<String, Value> {
         &self.members
     }
 
@@ -83,7 +94,7 @@ impl Rewrite {
         let facts = self.delivered.first().copied().flatten();
         let mut tail = std::mem::take(&mut self.text);
         tail.push(b']');
-        let members = fill::members(&self.asked, std::mem::take(&mut self.members), facts);
+        let members = fill::members(&self.asked, &self.members, facts);
         write_members(&mut tail, &members);
         tail.push(b'}');
         Bytes::from(tail)
@@ -94,28 +105,23 @@ impl Rewrite {
         Summary { delivered: self.delivered.clone(), usage: self.members.get("usage").and_then(fill::usage) }
     }
 
-    /// More images than were asked for are not passed on.
-    fn surplus(&self) -> bool {
-        self.delivered.len() >= self.asked.count
-    }
-
-    fn look(&mut self, base64: &[u8]) {
-        let item = &mut self.item;
-        if item.facts.is_some() || item.head.len() >= HEAD_BASE64 {
-            return;
-        }
-        let room = HEAD_BASE64 - item.head.len();
-        let before = item.head.len();
-        item.head.extend_from_slice(&base64[..base64.len().min(room)]);
-        // Looked at twice at most: when the usual head is there, and when no more will be kept.
-        let crossed = |mark: usize| before < mark && item.head.len() >= mark;
-        if crossed(HEAD_FIRST) || crossed(HEAD_BASE64) {
-            item.facts = fill::facts(&item.head, probe);
-        }
+    /// More images than were asked for are not passed on, and of events only the final ones.
+    fn passes(&self) -> bool {
+        !self.item.ended && self.delivered.len() < self.asked.count
+            // No intermediate images were asked for: an event that does not say what it is holds the final one.
+            && matches!(self.item.kind(), Kind::Completed | Kind::Unknown)
     }
 
     fn write(&mut self, text: &[u8]) {
         self.text.extend_from_slice(text);
+    }
+
+    /// What an event says of its image is what an answer says of all of them.
+    fn take_event(&mut self) {
+        let prompt = self.item.members.remove("revised_prompt");
+        let members = std::mem::take(&mut self.item.members);
+        self.members.extend(members);
+        self.item.members.extend(prompt.map(|prompt| ("revised_prompt".to_owned(), prompt)));
     }
 }
 
@@ -124,16 +130,21 @@ impl Sink for Rewrite {
         self.members.insert(key, value);
     }
 
+    fn event(&mut self, name: Option<String>) {
+        self.next_event = Some(name);
+    }
+
     fn item_start(&mut self) {
-        self.item = Item::default();
+        self.item = Item::new(self.next_event.take());
     }
 
     fn item_member(&mut self, key: String, value: Value) {
+        self.something |= fill::is_something(&key, &value);
         self.item.members.insert(key, value);
     }
 
     fn image(&mut self, base64: Bytes) {
-        if self.item.ended || self.surplus() {
+        if !self.passes() {
             return;
         }
         if !self.item.begun {
@@ -142,7 +153,7 @@ impl Sink for Rewrite {
             self.write(opening);
             self.write(br#"{"b64_json":""#);
         }
-        self.look(&base64);
+        self.item.look(&base64);
         if !self.text.is_empty() {
             self.ready.push(Bytes::from(std::mem::take(&mut self.text)));
         }
@@ -150,30 +161,35 @@ impl Sink for Rewrite {
     }
 
     fn image_end(&mut self) {
-        if !self.item.begun || self.item.ended {
-            return;
-        }
-        self.item.ended = true;
-        self.write(b"\"");
-        if self.item.facts.is_none() {
-            self.item.facts = fill::facts(&self.item.head, probe);
+        if self.item.begun && !self.item.ended {
+            self.item.end();
+            self.write(b"\"");
         }
     }
 
     fn item_end(&mut self) {
         if !self.item.begun {
+            if self.item.is_event() && self.item.kind() == Kind::Error {
+                self.take_event();
+            }
             return;
         }
+        let event = self.item.is_event();
+        if event {
+            self.take_event();
+        }
         let item = std::mem::take(&mut self.item);
-        let members = fill::item_members(&self.asked, item.members);
+        let members = fill::item_members(&self.asked, &item.members);
         write_members(&mut self.text, &members);
-        self.write(b"}");
+        self.text.push(b'}');
         self.delivered.push(item.facts);
+        // In an answer the members that matter may come after the last image.
+        self.complete = event && self.delivered.len() == self.asked.count;
     }
 }
 
 /// Writes `,"key":value` for each member.
-fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
+pub(super) fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
     for (key, value) in members {
         out.push(b',');
         out.extend_from_slice(Value::from(key.as_str()).to_string().as_bytes());

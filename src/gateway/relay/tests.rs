@@ -12,6 +12,7 @@ use super::*;
 use crate::gateway::upstream::{ReplyBody, ReplyError};
 use crate::image::Format;
 
+const ERROR: &str = r#"{"type":"error","message":"m"}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 
 fn asked(count: usize) -> Asked {
@@ -19,6 +20,9 @@ fn asked(count: usize) -> Asked {
         model: "gpt-image-2".to_owned(),
         prompt: "a red square".to_owned(),
         count,
+        partials: 2,
+        events: "image_generation",
+        stream: false,
         quality: Some("low"),
         size: Some("1024x1024".to_owned()),
         output_format: "png",
@@ -35,7 +39,11 @@ fn broken(body: &str) -> ReplyBody {
 }
 
 fn limits() -> Limits {
-    Limits { idle: Duration::from_secs(60), until: Instant::now() + Duration::from_secs(360) }
+    Limits {
+        idle: Duration::from_secs(60),
+        event_idle: Duration::from_secs(150),
+        until: Instant::now() + Duration::from_secs(360),
+    }
 }
 
 type Told = Arc<Mutex<Vec<(Ending, Summary)>>>;
@@ -45,6 +53,7 @@ fn relay(proven: Proven) -> (RelayBody, Told) {
     let to = Arc::clone(&told);
     let body = RelayBody::new(
         proven,
+        ERROR.to_owned(),
         Box::new(move |ending, summary| {
             to.lock().unwrap().push((ending, summary));
             Box::pin(std::future::ready(()))
@@ -148,6 +157,7 @@ async fn the_record_is_closed_before_the_last_byte() {
     let (closed, closing) = tokio::sync::oneshot::channel::<()>();
     let mut body = RelayBody::new(
         proven,
+        ERROR.to_owned(),
         Box::new(move |_, _| {
             Box::pin(async {
                 let _ = closing.await;
@@ -190,7 +200,7 @@ async fn a_caller_who_leaves_is_told_apart_and_the_tokens_are_known() {
 async fn an_upstream_that_falls_silent_is_given_up_after_its_time() {
     // A body that says something and then nothing for ever.
     let (writer, body) = silent();
-    writer.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#))).expect("open");
+    writer.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}{PNG_HEAD}"#))).expect("open");
     let proven = prove(body, asked(1), limits()).await.expect("an image");
     let (body, _told) = relay(proven);
     let begun = Instant::now();
@@ -202,4 +212,181 @@ async fn an_upstream_that_falls_silent_is_given_up_after_its_time() {
 fn silent() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
     let (writer, reader) = tokio::sync::mpsc::channel(4);
     (writer, ReplyBody::Channel(reader))
+}
+
+// === events ===
+
+fn streaming(partials: u32) -> Asked {
+    Asked { partials, stream: true, ..asked(1) }
+}
+
+fn event(name: &str, rest: &str) -> String {
+    format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"{PNG_HEAD}\"{rest}}}\n\n")
+}
+
+async fn streamed(body: ReplyBody, partials: u32) -> (String, Ending, Summary) {
+    let proven = prove(body, streaming(partials), limits()).await.expect("an image");
+    let (body, told) = relay(proven);
+    let bytes = body.collect().await.expect("a stream never breaks").to_bytes();
+    let (ending, summary) = told.lock().unwrap().pop().expect("told");
+    (String::from_utf8(bytes.to_vec()).expect("text"), ending, summary)
+}
+
+/// Every frame as its name and its data.
+fn frames(stream: &str) -> Vec<(String, Value)> {
+    let frames = stream.split_terminator("\n\n").filter(|frame| !frame.starts_with(':'));
+    frames
+        .map(|frame| {
+            let (name, data) = frame.split_once('\n').expect("two lines");
+            let data = data.strip_prefix("data: ").expect("data");
+            (
+                name.strip_prefix("event: ").expect("a name").to_owned(),
+                serde_json::from_str(data).expect("one line of JSON"),
+            )
+        })
+        .collect()
+}
+
+const USAGE: &str = r#","usage":{"input_tokens":1,"output_tokens":2}"#;
+
+#[tokio::test]
+async fn events_pass_with_every_field_filled_in() {
+    let upstream = event("image_generation.partial_image", r#","partial_image_index":7"#)
+        + &event("image_generation.completed", USAGE);
+    for cut in [1, 5, 70, 100_000] {
+        let (stream, ending, summary) = streamed(pieces(&upstream, cut), 2).await;
+        assert_eq!(ending, Ending::Complete);
+        assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+        assert_eq!(summary.delivered.len(), 1);
+        let frames = frames(&stream);
+        let common = json!({"b64_json": PNG_HEAD, "created_at": 1_776_000_000, "size": "1024x1024", "quality": "low", "background": "opaque", "output_format": "png"});
+        let mut partial = common.clone();
+        partial["type"] = "image_generation.partial_image".into();
+        partial["partial_image_index"] = 0.into();
+        let mut completed = common;
+        completed["type"] = "image_generation.completed".into();
+        completed["usage"] = json!({"input_tokens": 1, "input_tokens_details": {"image_tokens": 0, "text_tokens": 1},
+            "output_tokens": 2, "output_tokens_details": {"image_tokens": 2, "text_tokens": 0}, "total_tokens": 3});
+        assert_eq!(
+            frames,
+            [
+                ("image_generation.partial_image".to_owned(), partial),
+                ("image_generation.completed".to_owned(), completed)
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_asked_for_is_not_passed_on() {
+    let partial = event("image_generation.partial_image", "");
+    let upstream = format!(
+        ": hello\n\n{partial}{partial}{partial}data: {{\"type\":\"x.y\"}}\n\n{}{partial}{}data: [DONE]\n\n",
+        event("image_generation.completed", USAGE),
+        event("image_generation.completed", r#","usage":{"input_tokens":9,"output_tokens":9}"#)
+    );
+    let (stream, ending, summary) = streamed(pieces(&upstream, 40), 2).await;
+    let names: Vec<String> = frames(&stream).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        ["image_generation.partial_image", "image_generation.partial_image", "image_generation.completed"]
+    );
+    assert_eq!((ending, summary.usage.map(|usage| usage.total)), (Ending::Complete, Some(3)));
+}
+
+#[tokio::test]
+async fn a_plain_answer_becomes_the_final_event_and_the_other_way_round() {
+    let plain = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]{USAGE}}}"#);
+    let (stream, _, summary) = streamed(pieces(&plain, 30), 0).await;
+    let only = frames(&stream);
+    assert_eq!(only.len(), 1);
+    assert_eq!(
+        (only[0].1["b64_json"].as_str(), only[0].1["usage"]["total_tokens"].as_u64()),
+        (Some(PNG_HEAD), Some(3))
+    );
+    assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+
+    let events = event("image_generation.partial_image", "") + &event("image_generation.completed", USAGE);
+    let (answer, summary) = whole(&events, 1).await;
+    assert_eq!(answer["data"], json!([{"b64_json": PNG_HEAD, "revised_prompt": "a red square"}]));
+    assert_eq!((answer["usage"]["total_tokens"].as_u64(), answer["created"].as_i64()), (Some(3), Some(1_776_000_000)));
+    assert_eq!(summary.delivered.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
+    let partial = event("image_generation.partial_image", "");
+    let cut = format!("{partial}event: image_generation.completed\ndata: {{\"b64_json\":\"{PNG_HEAD}");
+    let said = format!("{partial}event: error\ndata: {{\"type\":\"error\",\"error\":{{\"message\":\"m\"}}}}\n\n");
+    for upstream in [pieces(&partial, 50), broken(&partial), pieces(&cut, 50), broken(&cut), pieces(&said, 50)] {
+        let (stream, ending, _) = streamed(upstream, 2).await;
+        assert!(matches!(ending, Ending::Broken(_)), "{ending:?}");
+        assert!(stream.ends_with("event: error\ndata: {\"type\":\"error\",\"message\":\"m\"}\n\n"), "{stream}");
+        for frame in stream.split_terminator("\n\n") {
+            let data = frame.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
+            serde_json::from_str::<Value>(data).expect("even a frame that was cut is JSON");
+            let name = frame.lines().rfind(|line| line.starts_with("event: "));
+            assert_ne!(name, Some("event: image_generation.completed"), "no final image may be seen: {frame}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn events_without_an_image_never_begin() {
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"code\":\"moderation_blocked\"}}\n\n";
+    assert!(
+        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(NoProof::Ended(without)) if without.members.contains_key("error"))
+    );
+    let empty = "event: image_generation.completed\ndata: {\"b64_json\":null}\n\n";
+    assert!(matches!(prove(pieces(empty, 9), streaming(0), limits()).await, Err(NoProof::Malformed)));
+    assert!(matches!(prove(broken(": hi\n\n"), streaming(0), limits()).await, Err(NoProof::Broken)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_begins_with_a_heartbeat_when_the_first_image_takes_long() {
+    let (writer, body) = silent();
+    writer.try_send(Bytes::from_static(b": upstream\n\n")).expect("open");
+    let begun = Instant::now();
+    let proven = prove(body, streaming(0), limits()).await.expect("begun without an image");
+    assert_eq!(begun.elapsed().as_secs(), 15);
+    let (mut body, _told) = relay(proven);
+    for _ in 0..2 {
+        let frame = body.frame().await.expect("a frame").expect("good").into_data().expect("data");
+        assert_eq!(frame, ": keep-alive\n\n");
+    }
+    assert_eq!(begun.elapsed().as_secs(), 30);
+    writer.try_send(Bytes::from(event("image_generation.completed", ""))).expect("open");
+    drop(writer);
+    let rest = body.collect().await.expect("a whole stream").to_bytes();
+    assert!(rest.starts_with(b"event: image_generation.completed\n"));
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "a test waits for it")]
+async fn an_upstream_that_only_sends_heartbeats_is_given_up() {
+    let (writer, body) = silent();
+    writer.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
+    let proven = prove(body, streaming(2), limits()).await.expect("an image");
+    let (body, told) = relay(proven);
+    let beats = tokio::spawn(async move {
+        while writer.send(Bytes::from_static(b": beat\n\n")).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let begun = Instant::now();
+    body.collect().await.expect("a stream never breaks");
+    assert_eq!(begun.elapsed().as_secs(), 150);
+    assert_eq!(told.lock().unwrap()[0].0, Ending::Broken(tap::Broken::Timeout));
+    beats.abort();
+}
+
+#[tokio::test]
+async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
+    let (writer, body) = silent();
+    writer.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
+    let proven = prove(body, streaming(2), limits()).await.expect("an image");
+    let (body, told) = relay(proven);
+    drop(body);
+    assert_eq!(told.lock().unwrap()[0].0, Ending::Left);
+    assert!(writer.is_closed(), "the upstream's body is gone");
 }

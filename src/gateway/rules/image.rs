@@ -1,16 +1,20 @@
-//! A generation request: its fields by the table, then what they may be together.
+//! A request for images: its fields by the table, then what they may be together, then its input images.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::fields;
-use super::job::Job;
-use crate::error::{Reason, Rejection};
-use crate::tables::IMAGE_GENERATION_FIELDS;
+use super::job::{Job, Material};
+use crate::error::{Error, Reason, Rejection};
+use crate::gateway::spool::{EditForm, Upload};
+use crate::image::{Flaw, Header};
+use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
 use crate::wire::types::ImageGenerationRequest;
 
 /// Fields that the gateway understands and the upstream need not see.
-const OURS: &[&str] = &["response_format", "safety_identifier", "partial_images", "stream"];
+const OURS: &[&str] = &["response_format", "safety_identifier"];
+/// Fields that mean something only in a stream.
+const STREAM: &[&str] = &["partial_images", "stream"];
 
 /// Checks a generation request.
 ///
@@ -19,13 +23,72 @@ const OURS: &[&str] = &["response_format", "safety_identifier", "partial_images"
 /// The first rule that is broken, with the parameter at fault.
 pub(crate) fn generation(body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
     let mut object = fields::object(body)?;
-    fidelity(&mut object)?;
-    transparency(&object)?;
-    fields::check(IMAGE_GENERATION_FIELDS, &mut object)?;
-    let request = typed(&object)?;
+    let request = settle(IMAGE_GENERATION_FIELDS, &mut object)?;
+    Ok(Job::new(request, forward(&object), received, None))
+}
+
+/// Checks an edit request. Its images were looked at when they came; here they are judged.
+///
+/// # Errors
+///
+/// The first rule that is broken, with the parameter at fault, spelled as the caller spelled it.
+pub(crate) fn edit(form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
+    let mut object = form.fields;
+    let request = settle(IMAGE_EDIT_FIELDS, &mut object)?;
+    pictures(&form.images, form.mask.as_ref())?;
+    let material = Material { images: form.images, mask: form.mask };
+    Ok(Job::new(request, forward(&object), received, Some(material)))
+}
+
+/// Every rule on fields, alone and together. What an edit and a generation ask for is the same beside the images.
+fn settle(table: &'static [Field], object: &mut Map<String, Value>) -> Result<ImageGenerationRequest, Rejection> {
+    fidelity(object)?;
+    transparency(object)?;
+    fields::check(table, object)?;
+    let request = typed(object)?;
     combinations(&request)?;
-    let forward = forward(&object);
-    Ok(Job::new(request, forward, received))
+    Ok(request)
+}
+
+/// Each image must be one; a mask must fit the first image and say which region to change.
+fn pictures(images: &[Upload], mask: Option<&Upload>) -> Result<(), Error> {
+    let first = images
+        .first()
+        .ok_or_else(|| Rejection::new("image", Reason::MissingParameter, "Missing required parameter: 'image'."))?;
+    for image in images {
+        header(image)?;
+    }
+    let Some(mask) = mask else { return Ok(()) };
+    let (reference, found) = (header(first)?.facts, header(mask)?);
+    let refuse = |message: String| Err(Rejection::new(mask.param.clone(), Reason::InvalidValue, message).into());
+    if found.facts.format != reference.format {
+        let (mask, image) = (found.facts.format, reference.format);
+        return refuse(format!("Invalid mask: it must have the format of the first image, {image}, but it is {mask}."));
+    }
+    if (found.facts.width, found.facts.height) != (reference.width, reference.height) {
+        let (width, height) = (found.facts.width, found.facts.height);
+        let (wide, high) = (reference.width, reference.height);
+        return refuse(format!(
+            "Invalid mask: it must have the size of the first image, {wide}x{high}, but it is {width}x{height}."
+        ));
+    }
+    if !found.alpha {
+        return refuse(
+            "Invalid mask: it must have an alpha channel; its transparent region is the region to change.".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn header(upload: &Upload) -> Result<Header, Error> {
+    upload.header.map_err(|flaw| match flaw {
+        // Our own disk failed: that says nothing about the image.
+        Flaw::Unreadable(kind) => {
+            tracing::error!(%kind, "an upload could not be read back");
+            Error::Unavailable
+        }
+        flaw => Rejection::new(upload.param.clone(), Reason::InvalidValue, format!("Invalid image: {flaw}")).into(),
+    })
 }
 
 /// The table and the types come from one document, so this cannot fail; if it does, the caller still gets a reason.
@@ -38,6 +101,7 @@ fn typed(object: &Map<String, Value>) -> Result<ImageGenerationRequest, Rejectio
 fn fidelity(object: &mut Map<String, Value>) -> Result<(), Rejection> {
     match object.remove("input_fidelity") {
         None | Some(Value::Null) => Ok(()),
+        Some(Value::String(text)) if text.is_empty() => Ok(()),
         Some(_) => {
             let message = "The model 'gpt-image-2' does not support the 'input_fidelity' parameter.";
             Err(Rejection::new("input_fidelity", Reason::InvalidValue, message))
@@ -77,7 +141,8 @@ fn combinations(request: &ImageGenerationRequest) -> Result<(), Rejection> {
 fn forward(object: &Map<String, Value>) -> Map<String, Value> {
     let mut forward = object.clone();
     let successor = forward.get("safety_identifier").cloned();
-    forward.retain(|name, _| !OURS.contains(&name.as_str()));
+    let stream = forward.get("stream") == Some(&Value::Bool(true));
+    forward.retain(|name, _| !OURS.contains(&name.as_str()) && (stream || !STREAM.contains(&name.as_str())));
     if let Some(identifier) = successor {
         forward.entry("user").or_insert(identifier);
     }
@@ -171,7 +236,7 @@ mod tests {
         let job = accepted(
             json!({"n": 2.0, "size": "auto", "response_format": "b64_json", "safety_identifier": "s", "quality": null}),
         );
-        let forward: Value = serde_json::from_slice(job.forward()).expect("JSON");
+        let forward = Value::Object(job.fields().clone());
         assert_eq!(forward, json!({"model": "gpt-image-2", "prompt": "red", "n": 2, "size": "auto", "user": "s"}));
         assert_eq!(job.end_user(), Some("s"));
     }

@@ -1,9 +1,9 @@
 //! The ticket: a request that passed every rule.
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
+use crate::gateway::spool::Upload;
 use crate::image::{Format, SizeRequest};
 use crate::wire::types::ImageGenerationRequest;
 
@@ -18,15 +18,31 @@ pub(crate) struct Job {
     format: Format,
     compression: u8,
     stream: bool,
+    partials: u32,
     end_user: Option<String>,
     received: DateTime<Utc>,
-    forward: Bytes,
+    fields: Map<String, Value>,
+    material: Option<Material>,
+}
+
+/// What an edit starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct Material {
+    /// At least one image, each of them checked.
+    pub(crate) images: Vec<Upload>,
+    /// The mask, checked against the first image.
+    pub(crate) mask: Option<Upload>,
 }
 
 // === impl Job ===
 
 impl Job {
-    pub(super) fn new(request: ImageGenerationRequest, forward: Map<String, Value>, received: DateTime<Utc>) -> Self {
+    pub(super) fn new(
+        request: ImageGenerationRequest,
+        forward: Map<String, Value>,
+        received: DateTime<Utc>,
+        material: Option<Material>,
+    ) -> Self {
         let text = |key: &str| forward.get(key).and_then(Value::as_str).map(str::to_owned);
         Self {
             model: request.model.to_string(),
@@ -37,10 +53,22 @@ impl Job {
             format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
             compression: request.output_compression.map_or(100, |level| u8::try_from(level.get()).unwrap_or(100)),
             stream: request.stream.unwrap_or(false),
+            partials: request.partial_images.map_or(0, |partials| u32::try_from(partials.get()).unwrap_or(0)),
             end_user: text("user"),
             received,
-            forward: Bytes::from(Value::Object(forward).to_string()),
+            fields: forward,
+            material,
         }
+    }
+
+    /// The operation of the document.
+    pub(crate) const fn operation(&self) -> &'static str {
+        if self.material.is_some() { "edit_image" } else { "create_image" }
+    }
+
+    /// What its events are called before the dot.
+    pub(crate) const fn events(&self) -> &'static str {
+        if self.material.is_some() { "image_edit" } else { "image_generation" }
     }
 
     /// The model id, verbatim.
@@ -88,6 +116,11 @@ impl Job {
         self.stream
     }
 
+    /// Intermediate images asked for.
+    pub(crate) const fn partials(&self) -> u32 {
+        self.partials
+    }
+
     /// The caller's own word for whom this is.
     pub(crate) fn end_user(&self) -> Option<&str> {
         self.end_user.as_deref()
@@ -98,8 +131,13 @@ impl Job {
         self.received
     }
 
-    /// The body that goes upstream.
-    pub(crate) const fn forward(&self) -> &Bytes {
-        &self.forward
+    /// The fields that go upstream.
+    pub(crate) const fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// What an edit starts from; a generation starts from nothing.
+    pub(crate) const fn material(&self) -> Option<&Material> {
+        self.material.as_ref()
     }
 }

@@ -9,6 +9,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::classify;
+use super::edits;
 use super::reply::{Cause, Class, Failure, Reply, ReplyBody};
 use super::transport::{Kind, RequestBody, ResponseBody, SendError, Sent, Transport};
 use crate::gateway::accounts::Address;
@@ -20,7 +21,7 @@ use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
 
-/// One generation.
+/// One generation, or one edit.
 pub(super) async fn send(
     transport: &Transport,
     address: &Address,
@@ -36,26 +37,37 @@ pub(super) async fn send(
         return Err(refused(response).await);
     }
     if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
-        tracing::warn!(?coding, "the upstream compressed an answer although it was asked not to");
+        // An upstream's header can hold anything: only a word that is known goes into the log.
+        let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
+        tracing::warn!(coding, "the upstream compressed an answer although it was asked not to");
         return Err(Failure { class: Class::X, cause: Cause::Broken, status: Some(200) });
     }
     Ok(Reply { body: ReplyBody::Wire(Box::new(response.into_body())), simulated: false })
 }
 
 fn request(address: &Address, job: &Job) -> Result<Request<RequestBody>, http::Error> {
+    let (path, content_type, body) = match job.material() {
+        None => {
+            let json = serde_json::Value::Object(job.fields().clone()).to_string();
+            ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(Bytes::from(json)))
+        }
+        Some(material) => {
+            let (content_type, body) = edits::form(job.fields(), &material.images, material.mask.as_ref())?;
+            ("/images/edits", content_type, body)
+        }
+    };
     let mut request = Request::builder()
         .method(Method::POST)
-        .uri(address.join("/images/generations"))
+        .uri(address.join(path))
         .header(USER_AGENT, concat!("imagate/", env!("CARGO_PKG_VERSION")))
-        .header(ACCEPT, "application/json")
+        .header(ACCEPT, if job.stream() { "text/event-stream" } else { "application/json" })
         .header(ACCEPT_ENCODING, "identity")
-        .header(CONTENT_TYPE, "application/json")
-        .body(RequestBody::from(job.forward().clone()))?;
+        .header(CONTENT_TYPE, content_type)
+        .body(body)?;
     for (name, value) in address.headers() {
         request.headers_mut().insert(name.clone(), value.clone());
     }
-    let authorization: HeaderValue = address.authorization().clone();
-    request.headers_mut().insert(AUTHORIZATION, authorization);
+    request.headers_mut().insert(AUTHORIZATION, address.authorization().clone());
     Ok(request)
 }
 

@@ -1,4 +1,4 @@
-//! The simulator as an upstream: the same JSON that a real one sends, made picture by picture.
+//! The simulator as an upstream: the same JSON and the same events that a real one sends, made picture by picture.
 //!
 //! Drawing is work for a processor, so it happens on blocking threads, no more of them at once than there are
 //! processors: a waiting request costs no memory.
@@ -18,6 +18,8 @@ use tokio::task::JoinHandle;
 use super::reply::{Cause, Class, Failure, Reply, ReplyBody, ReplyError};
 use super::simulator::{self, Detail, Picture};
 use crate::gateway::rules::Job;
+use crate::gateway::spool::Upload;
+use crate::image::Size;
 
 /// Where pictures are drawn.
 #[derive(Debug)]
@@ -35,6 +37,16 @@ pub(crate) struct SimulatedBody {
     done: bool,
 }
 
+/// One picture of a job.
+#[derive(Clone, Copy, Debug)]
+struct Shot {
+    /// Seeds the picture.
+    index: u32,
+    detail: Detail,
+    /// The number of an intermediate picture: the same scene with less in it.
+    partial: Option<u32>,
+}
+
 /// A picture that is done, or not yet.
 #[derive(Debug)]
 enum Drawing {
@@ -47,12 +59,32 @@ enum Drawing {
 struct Order {
     prompt: Arc<str>,
     count: u32,
+    /// Intermediate pictures; `None` where no events were asked for.
+    partials: Option<u32>,
+    events: &'static str,
     width: u32,
     height: u32,
     format: crate::image::Format,
     compression: u8,
     detail: Detail,
     created: i64,
+    /// Tokens of the images that an edit starts from.
+    input_image: u64,
+}
+
+/// An edit is as large as its first image, if that is a legal size.
+fn like_first(job: &Job) -> Option<Size> {
+    let first = job.material()?.images.first()?.header.as_ref().ok()?;
+    Size::new(first.facts.width, first.facts.height).ok()
+}
+
+/// What the images of an edit count: one token for each tile of 32x32 pixels (ours; plausible, and no price list).
+fn input_tokens(job: &Job) -> u64 {
+    let tiles = |upload: &Upload| match &upload.header {
+        Ok(header) => u64::from(header.facts.width.div_ceil(32)) * u64::from(header.facts.height.div_ceil(32)),
+        Err(_) => 0,
+    };
+    job.material().map_or(0, |material| material.images.iter().map(tiles).sum())
 }
 
 // === impl Studio ===
@@ -84,10 +116,9 @@ impl Studio {
 
 impl Order {
     fn of(job: &Job) -> Self {
-        let (width, height) = job
-            .size()
-            .exact()
-            .map_or_else(|| simulator::resolve_auto(job.prompt()), |size| (size.width(), size.height()));
+        let size = job.size().exact().or_else(|| like_first(job));
+        let (width, height) =
+            size.map_or_else(|| simulator::resolve_auto(job.prompt()), |size| (size.width(), size.height()));
         let detail = match job.quality() {
             Some("low") => Detail::Low,
             Some("high") => Detail::High,
@@ -96,24 +127,41 @@ impl Order {
         Self {
             prompt: job.prompt().into(),
             count: job.count(),
+            partials: job.stream().then_some(job.partials()),
+            events: job.events(),
             width,
             height,
             format: job.format(),
             compression: job.compression(),
             detail,
             created: job.received().timestamp(),
+            input_image: input_tokens(job),
         }
     }
 
-    fn paint(&self, index: u32) -> Result<String, ReplyError> {
+    /// How many pictures are drawn.
+    fn shots(&self) -> u32 {
+        self.count + self.partials.unwrap_or(0)
+    }
+
+    /// The picture of this number. In a stream the intermediate ones come first.
+    fn shot(&self, number: u32) -> Shot {
+        match self.partials {
+            Some(partials) if number < partials => Shot { index: 0, detail: Detail::Low, partial: Some(number) },
+            Some(_) => Shot { index: 0, detail: self.detail, partial: None },
+            None => Shot { index: number, detail: self.detail, partial: None },
+        }
+    }
+
+    fn paint(&self, shot: Shot) -> Result<String, ReplyError> {
         let picture = Picture {
             prompt: &self.prompt,
-            index,
+            index: shot.index,
             width: self.width,
             height: self.height,
             format: self.format,
             compression: self.compression,
-            quality: self.detail,
+            quality: shot.detail,
         };
         let file = simulator::draw(&picture).map_err(|error| {
             tracing::error!(%error, "the simulator could not draw");
@@ -122,24 +170,48 @@ impl Order {
         Ok(STANDARD.encode(file))
     }
 
-    /// Everything after the last picture.
-    fn ending(&self) -> String {
+    /// Everything beside the picture.
+    fn members(&self) -> Value {
         let tokens = simulator::tokens(&self.prompt, self.width, self.height, self.detail, self.count);
-        let input = tokens.input_text + tokens.input_image;
-        let rest = json!({
+        let input = tokens.input_text + self.input_image;
+        json!({
             "background": "opaque",
             "output_format": self.format.as_str(),
             "quality": match self.detail { Detail::Low => "low", Detail::Medium => "medium", Detail::High => "high" },
             "size": format!("{}x{}", self.width, self.height),
             "usage": {
                 "input_tokens": input,
-                "input_tokens_details": {"image_tokens": tokens.input_image, "text_tokens": tokens.input_text},
+                "input_tokens_details": {"image_tokens": self.input_image, "text_tokens": tokens.input_text},
                 "output_tokens": tokens.output_image,
                 "output_tokens_details": {"image_tokens": tokens.output_image, "text_tokens": 0},
                 "total_tokens": input + tokens.output_image,
             },
-        });
-        format!("],{}", &rest.to_string()[1..])
+        })
+    }
+
+    /// What comes after the last picture.
+    fn ending(&self) -> String {
+        if self.partials.is_some() { String::new() } else { format!("],{}", &self.members().to_string()[1..]) }
+    }
+
+    /// One picture as an element of `data`, or as an event.
+    fn frame(&self, number: u32, base64: &str) -> String {
+        let shot = self.shot(number);
+        if self.partials.is_none() {
+            let opening =
+                if number == 0 { format!(r#"{{"created":{},"data":["#, self.created) } else { ",".to_owned() };
+            let prompt = Value::from(&*self.prompt);
+            return format!(r#"{opening}{{"b64_json":"{base64}","revised_prompt":{prompt}}}"#);
+        }
+        let (name, mut members) = (if shot.partial.is_some() { "partial_image" } else { "completed" }, self.members());
+        members["created_at"] = self.created.into();
+        if let (Some(partial), Some(object)) = (shot.partial, members.as_object_mut()) {
+            object.remove("usage");
+            object.insert("partial_image_index".to_owned(), partial.into());
+        }
+        let kind = format!("{}.{name}", self.events);
+        let rest = &members.to_string()[1..];
+        format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"b64_json\":\"{base64}\",{rest}\n\n")
     }
 }
 
@@ -148,10 +220,16 @@ impl Order {
 impl SimulatedBody {
     /// Begins the next picture.
     fn draw(&mut self) {
-        let (order, index, easels) = (self.order.clone(), self.drawn, Arc::clone(&self.easels));
+        let (order, easels) = (self.order.clone(), Arc::clone(&self.easels));
+        let shot = order.shot(self.drawn);
         let work = async move {
-            let _easel = easels.acquire_owned().await.map_err(|_| ReplyError)?;
-            tokio::task::spawn_blocking(move || order.paint(index)).await.unwrap_or(Err(ReplyError))
+            let easel = easels.acquire_owned().await.map_err(|_| ReplyError)?;
+            // A picture that is being drawn cannot be stopped: its place is taken until it is done, whoever has left.
+            let draw = move || {
+                let _easel = easel;
+                order.paint(shot)
+            };
+            tokio::task::spawn_blocking(draw).await.unwrap_or(Err(ReplyError))
         };
         self.drawing = Some(Drawing::Running(tokio::runtime::Handle::current().spawn(work)));
     }
@@ -169,13 +247,6 @@ impl SimulatedBody {
             },
         }
     }
-
-    fn frame(&self, base64: &str) -> Bytes {
-        let opening =
-            if self.drawn == 0 { format!(r#"{{"created":{},"data":["#, self.order.created) } else { ",".to_owned() };
-        let prompt = Value::from(&*self.order.prompt);
-        Bytes::from(format!(r#"{opening}{{"b64_json":"{base64}","revised_prompt":{prompt}}}"#))
-    }
 }
 
 impl Body for SimulatedBody {
@@ -187,7 +258,7 @@ impl Body for SimulatedBody {
         if this.done {
             return Poll::Ready(None);
         }
-        if this.drawn == this.order.count {
+        if this.drawn == this.order.shots() {
             this.done = true;
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from(this.order.ending())))));
         }
@@ -201,9 +272,9 @@ impl Body for SimulatedBody {
                 return Poll::Ready(Some(Err(broken)));
             }
         };
-        let frame = this.frame(&base64);
+        let frame = this.order.frame(this.drawn, &base64);
         this.drawn += 1;
-        Poll::Ready(Some(Ok(Frame::data(frame))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(frame)))))
     }
 }
 

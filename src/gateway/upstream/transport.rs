@@ -29,7 +29,7 @@ use http::{Request, Response};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-pub(crate) use body::{RequestBody, ResponseBody};
+pub(crate) use body::{Piece, RequestBody, ResponseBody};
 pub(crate) use error::{Kind, SendError, Sent, TransportError};
 
 use budget::{Budget, Tally};

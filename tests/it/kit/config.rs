@@ -26,6 +26,12 @@ impl Account {
         }
     }
 
+    /// Serves so many requests at once.
+    pub(crate) fn with_places(mut self, count: usize) -> Self {
+        self.extra = self.extra.replace("64", &count.to_string());
+        self
+    }
+
     /// Chosen after every account that does not say so: image work goes to paid accounts first.
     pub(crate) fn spare(mut self) -> Self {
         self.extra.push_str("tier = \"free\"\n");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::process::Server;
-use super::{Account, Answer, Call, FakeUpstream, Program, config, eventually};
+use super::{Account, Answer, Call, Events, FakeUpstream, Form, Program, config, eventually};
 
 /// A gateway with its directory; it can be killed and started again on the same data.
 pub(crate) struct Gateway {
@@ -128,6 +128,26 @@ impl Gateway {
     #[track_caller]
     pub(crate) fn generate(&self, with: Value) -> Answer {
         self.call(with).send(self.address())
+    }
+
+    /// Sends a generation that must become a stream.
+    #[track_caller]
+    pub(crate) fn stream(&self, with: Value) -> Events {
+        let mut with = with;
+        with["stream"] = json!(true);
+        Events::of(self.call(with).open(self.address()).expect("an answer"))
+    }
+
+    /// Sends an edit.
+    #[track_caller]
+    pub(crate) fn edit(&self, form: Form) -> Answer {
+        form.call().key(self.secret()).send(self.address())
+    }
+
+    /// An edit as JSON, with these fields over `model` and `prompt`.
+    #[track_caller]
+    pub(crate) fn edit_json(&self, with: Value) -> Answer {
+        Call::edit().key(self.secret()).json(&request(with)).send(self.address())
     }
 
     /// A generation whose prompt carries a script for the upstream.

@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use super::{PATIENCE, pause, setting};
 
+/// How much of its log a gateway shows when its test has failed.
+const LAST_LINES: usize = 40;
+
 /// A command line of the program, with an environment that holds nothing of the machine's own settings.
 pub(crate) struct Program(Command);
 
@@ -147,7 +150,16 @@ impl Server {
         let links = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
         let targets = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
         let targets = targets.map(|target| target.display().to_string());
-        targets.filter(|target| target.ends_with(" (deleted)") && target.contains("/data/")).collect()
+        targets
+            .filter(|target| {
+                target.ends_with(" (deleted)") && target.contains("/data/") && !target.contains("/data/spool/")
+            })
+            .collect()
+    }
+
+    /// How many descriptors it holds.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors").count()
     }
 
     /// `SIGKILL`, and waits for the end.
@@ -181,7 +193,10 @@ impl Drop for Server {
         drop(self.child.kill());
         drop(self.child.wait());
         if std::thread::panicking() {
-            eprintln!("--- standard error of the gateway\n{}", self.stderr.all());
+            let said = self.stderr.all();
+            let lines: Vec<&str> = said.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+            eprintln!("--- the end of the gateway's standard error\n{}", last.join("\n"));
         }
     }
 }

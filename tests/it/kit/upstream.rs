@@ -5,12 +5,14 @@
 //! otherwise the good answer. The words are listed in [`script`].
 
 mod answer;
+mod events;
+mod parts;
 mod play;
 mod script;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufReader, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +21,8 @@ use serde_json::Value;
 
 use super::PATIENCE;
 use super::http::{find, read_headers, read_line};
+pub(crate) use parts::sha256;
+use parts::{Part, Parts};
 use play::Told;
 use script::Script;
 
@@ -30,14 +34,21 @@ pub(crate) struct Attempt {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
+    /// The body; of a form, its parts instead.
     pub(crate) body: Vec<u8>,
+    pub(crate) parts: Vec<Part>,
+    /// When each event of a stream had left.
+    pub(crate) sent: Vec<Instant>,
+    /// How many bytes of the answer's body have left.
+    pub(crate) written: u64,
     /// Whether everything that the script says was written.
     pub(crate) completed: bool,
     /// Whether the peer went away before that.
     pub(crate) peer_left: bool,
     /// The `usage` that the answer carries.
     pub(crate) usage: Option<Value>,
-    /// The `b64_json` of each image of the answer; the filler of a huge image is left out.
+    /// The `b64_json` of each image of the answer, of a stream the partial ones first; the filler of a huge image is
+    /// left out.
     pub(crate) images: Vec<String>,
 }
 
@@ -186,13 +197,44 @@ impl Attempt {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
+    /// The fields of the request, also of a form: numbers and truth values as such.
+    pub(crate) fn fields(&self) -> Value {
+        if self.parts.is_empty() {
+            return self.json();
+        }
+        let texts = self.parts.iter().filter(|part| !part.is_file());
+        texts.map(|part| (part.name.clone(), typed(&part.name, part.text()))).collect::<serde_json::Map<_, _>>().into()
+    }
+
+    /// The files of a form in their order, the mask left out.
+    pub(crate) fn files(&self) -> Vec<&Part> {
+        self.parts.iter().filter(|part| part.is_file() && part.name != "mask").collect()
+    }
+
+    pub(crate) fn mask(&self) -> Option<&Part> {
+        self.parts.iter().find(|part| part.name == "mask")
+    }
+
+    fn is_edit(&self) -> bool {
+        self.path.ends_with("/edits")
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
     /// The `user` of the request, by which tests tell requests apart.
     pub(crate) fn user(&self) -> String {
-        self.json()["user"].as_str().unwrap_or_default().to_owned()
+        self.fields()["user"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A text field of a form as the JSON it stands for.
+fn typed(name: &str, text: String) -> Value {
+    match name {
+        "n" | "partial_images" | "output_compression" => text.parse::<u64>().map_or(Value::Null, Value::from),
+        "stream" => Value::Bool(text == "true"),
+        _ => Value::String(text),
     }
 }
 
@@ -213,69 +255,104 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 /// One request and its answer; whether the connection can serve another.
 fn serve(reader: &mut BufReader<TcpStream>, shared: &Shared) -> std::io::Result<bool> {
-    let (at, mut attempt) = read_request(reader, shared)?;
-    let script = choose(shared, &attempt);
-    let answer = answer::make(&script, &attempt.json(), at);
-    attempt.usage = answer.usage.clone();
-    attempt.images = answer.images.clone();
+    let (at, mut attempt) = read_head(reader, shared)?;
+    let early = early(shared, &attempt.token);
+    if early.is_none() {
+        read_body(reader, &mut attempt)?;
+        let (body, parts) = (attempt.body.clone(), attempt.parts.clone());
+        shared.note(at, |line| (line.body, line.parts) = (body, parts));
+    }
+    let last = early.is_some();
+    let script = early.unwrap_or_else(|| choose(shared, &attempt));
+    let answer = answer::make(&script, &attempt.fields(), attempt.is_edit(), at);
     shared.note(at, |line| {
-        line.usage = attempt.usage;
-        line.images = attempt.images;
+        line.usage.clone_from(&answer.usage);
+        line.images.clone_from(&answer.images);
     });
-    let told = play::play(reader.get_mut(), shared, &script, &answer);
+    let told = play::play(reader.get_mut(), shared, at, &script, &answer);
     shared.note(at, |line| {
         line.completed = matches!(told, Ok(Told::Whole | Told::Last));
         line.peer_left = told.is_err();
     });
-    Ok(told? == Told::Whole)
+    if last {
+        linger(reader);
+    }
+    Ok(told? == Told::Whole && !last)
 }
 
-/// Enters the attempt into the ledger as soon as its head is there, then reads its body.
-fn read_request(reader: &mut BufReader<TcpStream>, shared: &Shared) -> std::io::Result<(usize, Attempt)> {
+/// Takes in what still comes: closing with unread bytes would be a reset, and could take the answer with it.
+fn linger(reader: &mut BufReader<TcpStream>) {
+    drop(reader.get_ref().shutdown(Shutdown::Write));
+    drop(reader.get_ref().set_read_timeout(Some(Duration::from_secs(2))));
+    let mut buffer = vec![0; 1 << 16];
+    while matches!(reader.read(&mut buffer), Ok(1..)) {}
+}
+
+/// Enters the attempt into the ledger as soon as its head is there.
+fn read_head(reader: &mut BufReader<TcpStream>, shared: &Shared) -> std::io::Result<(usize, Attempt)> {
     let line = read_line(reader)?;
     let mut words = line.split(' ').map(str::to_owned);
     let headers = read_headers(reader)?;
     let token = find(&headers, "authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-    let mut attempt = Attempt {
+    let attempt = Attempt {
         token: token.to_owned(),
         method: words.next().unwrap_or_default(),
         path: words.next().unwrap_or_default(),
         headers,
         body: Vec::new(),
+        parts: Vec::new(),
+        sent: Vec::new(),
+        written: 0,
         completed: false,
         peer_left: false,
         usage: None,
         images: Vec::new(),
     };
-    let at = {
-        let mut state = shared.state();
-        state.ledger.push(attempt.clone());
-        state.ledger.len() - 1
-    };
-    attempt.body = read_body(reader, &attempt.headers)?;
-    let body = attempt.body.clone();
-    shared.note(at, |line| line.body = body);
-    Ok((at, attempt))
+    let mut state = shared.state();
+    state.ledger.push(attempt.clone());
+    Ok((state.ledger.len() - 1, attempt))
 }
 
-fn read_body(reader: &mut BufReader<TcpStream>, headers: &[(String, String)]) -> std::io::Result<Vec<u8>> {
+fn read_body(reader: &mut BufReader<TcpStream>, attempt: &mut Attempt) -> std::io::Result<()> {
+    let mut parts = attempt.header("content-type").and_then(Parts::of);
     let mut body = Vec::new();
-    if find(headers, "transfer-encoding").is_none() {
-        let length: usize = find(headers, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
-        body.resize(length, 0);
-        reader.read_exact(&mut body)?;
-        return Ok(body);
-    }
-    loop {
-        let size = usize::from_str_radix(read_line(reader)?.trim(), 16).unwrap_or(0);
-        let start = body.len();
-        body.resize(start + size, 0);
-        reader.read_exact(&mut body[start..])?;
-        read_line(reader)?;
-        if size == 0 {
-            return Ok(body);
+    let length = attempt.header("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+    let mut sink = |bytes: &[u8]| match &mut parts {
+        Some(parts) => parts.feed(bytes),
+        None => body.extend_from_slice(bytes),
+    };
+    if attempt.header("transfer-encoding").is_none() {
+        copy(reader, length, &mut sink)?;
+    } else {
+        loop {
+            let size = u64::from_str_radix(read_line(reader)?.trim(), 16).unwrap_or(0);
+            copy(reader, size, &mut sink)?;
+            read_line(reader)?;
+            if size == 0 {
+                break;
+            }
         }
     }
+    attempt.body = body;
+    attempt.parts = parts.map(Parts::finish).unwrap_or_default();
+    Ok(())
+}
+
+fn copy(reader: &mut impl Read, length: u64, sink: &mut impl FnMut(&[u8])) -> std::io::Result<()> {
+    let mut buffer = vec![0; usize::try_from(length).unwrap_or(usize::MAX).min(1 << 18)];
+    let mut left = length;
+    while left > 0 {
+        let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        reader.read_exact(&mut buffer[..want])?;
+        sink(&buffer[..want]);
+        left -= want as u64;
+    }
+    Ok(())
+}
+
+/// The script of an account that answers before it has read a body.
+fn early(shared: &Shared, token: &str) -> Option<Script> {
+    shared.state().by_token.get(token).filter(|script| script.has("early")).cloned()
 }
 
 fn choose(shared: &Shared, attempt: &Attempt) -> Script {
@@ -287,5 +364,5 @@ fn choose(shared: &Shared, attempt: &Attempt) -> Script {
         return script.clone();
     }
     drop(state);
-    Script::in_prompt(attempt.json()["prompt"].as_str().unwrap_or_default())
+    Script::in_prompt(attempt.fields()["prompt"].as_str().unwrap_or_default())
 }

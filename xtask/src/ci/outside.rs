@@ -1,4 +1,4 @@
-//! What the tests need from outside of Rust: a C compiler, curl, and Python with the official SDK.
+//! What the tests need from outside of Rust: a C compiler, curl, Node, and Python with the official SDKs and a fuzzer.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +18,9 @@ struct Tool {
 
 const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
-const TOOLS: [Tool; 3] = [
+const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
+
+const TOOLS: [Tool; 4] = [
     Tool {
         name: "a C compiler (for SQLite, WebP and TLS)",
         probe: if cfg!(windows) { &["cl"] } else { &["cc", "--version"] },
@@ -27,14 +29,21 @@ const TOOLS: [Tool; 3] = [
         mac: "xcode-select --install",
     },
     Tool {
-        name: "Python 3 with venv and pip (for the official SDK)",
+        name: "Python 3 with venv and pip (for the official SDK and the fuzz)",
         probe: &[PYTHON, "-c", "import ensurepip, venv"],
         debian: "python3-venv",
         fedora: "python3",
         mac: "brew install python",
     },
     Tool {
-        name: "curl (for the README's own command)",
+        name: "Node 20 or newer with npm (for the official SDK)",
+        probe: &[NPM, "--version"],
+        debian: "nodejs npm",
+        fedora: "nodejs-npm",
+        mac: "brew install node",
+    },
+    Tool {
+        name: "curl (for the README's own command and a tour)",
         probe: &["curl", "--version"],
         debian: "curl",
         fedora: "curl",
@@ -42,17 +51,27 @@ const TOOLS: [Tool; 3] = [
     },
 ];
 
-/// A version of the official SDK, and the variable in which the tests find its Python.
-struct Sdk {
+/// A Python package, the module that shows that it is there, and the variable in which the tests find its Python.
+struct Package {
     folder: &'static str,
     requirement: &'static str,
+    module: &'static str,
     variable: &'static str,
 }
 
-const SDKS: [Sdk; 2] = [
-    Sdk { folder: "openai-newest", requirement: "openai", variable: "IMAGATE_PY_NEWEST" },
-    Sdk { folder: "openai-2", requirement: "openai<3", variable: "IMAGATE_PY_2" },
+const PACKAGES: [Package; 3] = [
+    Package { folder: "openai-newest", requirement: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
+    Package { folder: "openai-2", requirement: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
+    Package {
+        folder: "schemathesis",
+        requirement: "schemathesis",
+        module: "schemathesis",
+        variable: "IMAGATE_PY_SCHEMATHESIS",
+    },
 ];
+
+/// The package of Node that the tests find in the folder that this variable names.
+const NODE: (&str, &str) = ("openai", "IMAGATE_NODE_OPENAI");
 
 /// The file that says that an environment was finished, and for what.
 const FINISHED: &str = "imagate-finished";
@@ -89,33 +108,55 @@ fn succeeds(probe: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Makes an environment for each version of the SDK, unless it is there, and tells where its Python is.
-pub(super) fn pythons(root: &Path) -> Result<Vec<(OsString, OsString)>> {
+/// Makes a place for each client, unless it is there, and tells the tests where it is.
+pub(super) fn clients(root: &Path) -> Result<Vec<(OsString, OsString)>> {
     let place = root.join("target").join("venv");
     let mut variables = Vec::new();
-    for sdk in &SDKS {
-        let python = environment(&place.join(sdk.folder), sdk.requirement).with_context(|| sdk.folder)?;
-        println!("{}={}", sdk.variable, python.display());
-        variables.push((OsString::from(sdk.variable), python.into_os_string()));
+    for package in &PACKAGES {
+        let python = environment(&place.join(package.folder), package).with_context(|| package.folder)?;
+        println!("{}={}", package.variable, python.display());
+        variables.push((OsString::from(package.variable), python.into_os_string()));
     }
+    let (name, variable) = NODE;
+    let modules = modules(&root.join("target").join("clients").join(name), name).with_context(|| name)?;
+    println!("{variable}={}", modules.display());
+    variables.push((OsString::from(variable), modules.into_os_string()));
     Ok(variables)
 }
 
-fn environment(folder: &Path, requirement: &str) -> Result<PathBuf> {
+fn environment(folder: &Path, package: &Package) -> Result<PathBuf> {
     let python =
         if cfg!(windows) { folder.join("Scripts").join("python.exe") } else { folder.join("bin").join("python") };
-    let finished = folder.join(FINISHED);
-    let is_finished = fs::read_to_string(&finished).is_ok_and(|text| text == requirement);
     // The system's Python may have been replaced since, which breaks what was made with it.
-    if is_finished && python.to_str().is_some_and(|python| succeeds(&[python, "-c", "import openai"])) {
+    let imports = format!("import {}", package.module);
+    if is_finished(folder, package.requirement)
+        && python.to_str().is_some_and(|python| succeeds(&[python, "-c", &imports]))
+    {
         return Ok(python);
     }
     // `--clear` drops what a run that was interrupted left behind.
     let folder_name = folder.to_str().context("the path of this repository is not UTF-8")?;
     execute(Path::new(PYTHON), &["-m", "venv", "--clear", folder_name])?;
-    execute(&python, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", requirement])?;
-    fs::write(&finished, requirement)?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", package.requirement];
+    execute(&python, &install)?;
+    fs::write(folder.join(FINISHED), package.requirement)?;
     Ok(python)
+}
+
+fn modules(folder: &Path, package: &str) -> Result<PathBuf> {
+    if !is_finished(folder, package) {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("package.json"), r#"{"private":true,"type":"module"}"#)?;
+        let folder_name = folder.to_str().context("the path of this repository is not UTF-8")?;
+        let install = ["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", folder_name, package];
+        execute(Path::new(NPM), &install)?;
+        fs::write(folder.join(FINISHED), package)?;
+    }
+    Ok(folder.to_owned())
+}
+
+fn is_finished(folder: &Path, what: &str) -> bool {
+    fs::read_to_string(folder.join(FINISHED)).is_ok_and(|text| text == what)
 }
 
 fn execute(program: &Path, arguments: &[&str]) -> Result<()> {
@@ -140,7 +181,7 @@ mod tests {
     #[test]
     fn everything_that_is_missing_is_asked_for_at_once() {
         let advice = advice(|_| false).unwrap();
-        assert!(advice.contains("apt-get install gcc libc6-dev python3-venv curl\n"), "{advice}");
+        assert!(advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl\n"), "{advice}");
     }
 
     #[test]

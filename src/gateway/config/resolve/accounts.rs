@@ -5,11 +5,11 @@ use std::num::NonZeroU32;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use super::Desk;
+use super::{Desk, SHORTEST_DEADLINE};
 use crate::gateway::config::problem::did_you_mean;
 use crate::gateway::config::raw::{Kind, Protocol, RawAccount, RawHeader};
 use crate::gateway::config::{
-    Account, DEFAULT_GROUP, Delivery, Endpoint, Group, Secret, Tier, Upstream, address, headers,
+    Account, DEFAULT_GROUP, Deadlines, Delivery, Endpoint, Group, Secret, Tier, Upstream, address, headers,
 };
 
 /// Ours: standard images are cheap for an upstream, large ones are kept low as the specification asks.
@@ -19,16 +19,22 @@ const LONGEST_NAME: usize = 64;
 
 impl Desk<'_> {
     /// The groups of the file, and the one that is always there.
-    pub(super) fn groups(&mut self) -> Vec<Group> {
+    pub(super) fn groups(&mut self, deadlines: Deadlines) -> Vec<Group> {
         let raw = self.layers.written.raw.groups.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let mut groups = Vec::new();
         for (index, group) in raw.iter().enumerate() {
             let name = self.name(&format!("groups[{index}].name"), group.name.as_deref(), &mut taken);
-            groups.push(Group { name, delivery: group.delivery.unwrap_or(Delivery::Report) });
+            let mut period =
+                |field: &str, written| self.period(&format!("groups[{index}].{field}"), written, SHORTEST_DEADLINE);
+            let standard = period("standard_deadline", group.standard_deadline.as_ref()).unwrap_or(deadlines.standard);
+            let large =
+                period("large_deadline", group.large_deadline.as_ref()).unwrap_or(deadlines.large.max(standard));
+            let deadlines = Deadlines { standard, large, ..deadlines };
+            groups.push(Group { name, delivery: group.delivery.unwrap_or(Delivery::Report), deadlines });
         }
         if !taken.contains(DEFAULT_GROUP) {
-            groups.push(Group { name: DEFAULT_GROUP.to_owned(), delivery: Delivery::Report });
+            groups.push(Group { name: DEFAULT_GROUP.to_owned(), delivery: Delivery::Report, deadlines });
         }
         groups
     }

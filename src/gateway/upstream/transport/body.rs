@@ -6,23 +6,52 @@
 //! early closes its socket at once; a body that broke off never ends cleanly (U06).
 
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::budget::Tally;
 use super::error::BodyError;
 use super::exchange::Link;
+use crate::gateway::spool::Spooled;
+use crate::image::Source as _;
+
+/// So much of a file is read at once: larger was measured to be no faster.
+const READ: usize = 256 * 1024;
 
 /// The body of a request; a clone of it writes the same bytes again.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestBody {
     /// All of it, in memory.
     InMemory(Bytes),
+    /// Pieces one after the other, some of them files.
+    Pieces(Pieces),
+}
+
+/// A piece of a request's body.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    /// In memory.
+    Bytes(Bytes),
+    /// On disk, from its first byte to its last.
+    File(Arc<Spooled>),
+}
+
+/// Pieces, and how far they have been read.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    all: Arc<[Piece]>,
+    /// The piece that is being read, and what has been read of it.
+    at: usize,
+    offset: u64,
+    left: u64,
+    /// Reused as soon as the last frame is written.
+    buffer: BytesMut,
 }
 
 /// The body of an answer.
@@ -44,24 +73,98 @@ impl From<Bytes> for RequestBody {
     }
 }
 
+impl From<Vec<Piece>> for RequestBody {
+    fn from(pieces: Vec<Piece>) -> Self {
+        let left = pieces.iter().map(Piece::len).sum();
+        Self::Pieces(Pieces { all: pieces.into(), at: 0, offset: 0, left, buffer: BytesMut::new() })
+    }
+}
+
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Self::InMemory(bytes) = self.get_mut();
-        let rest = std::mem::take(bytes);
-        Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))))
+    fn poll_frame(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let data = match self.get_mut() {
+            Self::InMemory(bytes) => {
+                let rest = std::mem::take(bytes);
+                Ok((!rest.is_empty()).then_some(rest))
+            }
+            Self::Pieces(pieces) => pieces.next(),
+        };
+        Poll::Ready(data.transpose().map(|data| data.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        let Self::InMemory(bytes) = self;
-        bytes.is_empty()
+        self.left() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        let Self::InMemory(bytes) = self;
-        SizeHint::with_exact(bytes.len() as u64)
+        SizeHint::with_exact(self.left())
+    }
+}
+
+impl RequestBody {
+    fn left(&self) -> u64 {
+        match self {
+            Self::InMemory(bytes) => bytes.len() as u64,
+            Self::Pieces(pieces) => pieces.left,
+        }
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(file) => file.len(),
+        }
+    }
+}
+
+// === impl Pieces ===
+
+impl Pieces {
+    /// The next bytes. A file is read in the task: what was just written is still in memory, and a hop costs more.
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        while let Some(piece) = self.all.get(self.at) {
+            let left = piece.len() - self.offset;
+            if left == 0 {
+                (self.at, self.offset) = (self.at + 1, 0);
+                continue;
+            }
+            let data = match piece {
+                Piece::Bytes(bytes) => bytes.clone(),
+                Piece::File(file) => {
+                    let most = usize::try_from(left).map_or(READ, |left| left.min(READ));
+                    read(&mut self.buffer, file, self.offset, most)?
+                }
+            };
+            self.offset += data.len() as u64;
+            self.left -= data.len() as u64;
+            return Ok(Some(data));
+        }
+        Ok(None)
+    }
+}
+
+fn read(buffer: &mut BytesMut, file: &Spooled, offset: u64, most: usize) -> io::Result<Bytes> {
+    // All of it at once also for the last piece, so that one allocation is taken again and again.
+    buffer.reserve(READ);
+    buffer.resize(most, 0);
+    let count = file.read_at(offset, buffer)?;
+    if count == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    buffer.truncate(count);
+    Ok(buffer.split().freeze())
+}
+
+impl Clone for Pieces {
+    fn clone(&self) -> Self {
+        Self { all: Arc::clone(&self.all), buffer: BytesMut::new(), ..*self }
     }
 }
 

@@ -5,10 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::super::picture;
+use super::events::{self, Step};
 use super::script::Script;
 
 /// Where the huge image goes in the text of a body.
-const FILLER: &str = "@@filler@@";
+pub(super) const FILLER: &str = "@@filler@@";
 
 /// A body before it is framed.
 #[derive(Default)]
@@ -17,16 +18,22 @@ pub(super) struct Made {
     /// Characters of filler between `before` and `after`.
     pub(super) filler: usize,
     pub(super) after: Vec<u8>,
+    /// A stream is told step by step instead.
+    pub(super) events: Option<Vec<Step>>,
     pub(super) content_type: &'static str,
     pub(super) usage: Option<Value>,
     pub(super) images: Vec<String>,
 }
 
-pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
+pub(super) fn make(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
     let failed = script.number("status").is_some_and(|status| status != 200);
+    let streams = script.has("sse") || request["stream"] == true && !script.has("plain");
+    if streams && !failed && !script.has("body") {
+        return events::make(script, request, edit, at);
+    }
     match script.word("body") {
         "" if failed => text(error(script, "error"), "application/json"),
-        "" => images(script, request, at),
+        "" => images(script, request, edit, at),
         "html" => text(html(), "text/html; charset=utf-8"),
         "text" => text("upstream connect error or disconnect/reset before headers".to_owned(), "text/plain"),
         "none" => text(String::new(), "application/json"),
@@ -48,7 +55,11 @@ fn html() -> String {
 
 /// Every message carries a word that must never reach a caller of the gateway, unless it is about a parameter.
 fn error(script: &Script, word: &str) -> String {
-    let detail = match word {
+    json!({ "error": error_detail(script, word) }).to_string()
+}
+
+pub(super) fn error_detail(script: &Script, word: &str) -> Value {
+    match word {
         "error" => {
             json!({"message": "upstream-canary: internal trouble", "type": "server_error", "param": null, "code": null})
         }
@@ -62,8 +73,7 @@ fn error(script: &Script, word: &str) -> String {
         "parameter" => json!({"message": "Invalid value: 'low'.", "type": "image_generation_user_error",
                               "param": "quality", "code": "invalid_value"}),
         other => panic!("no such body in a script: {other}"),
-    };
-    json!({ "error": detail }).to_string()
+    }
 }
 
 fn usage_limit(script: &Script) -> Value {
@@ -76,9 +86,9 @@ fn usage_limit(script: &Script) -> Value {
     detail
 }
 
-fn images(script: &Script, request: &Value, at: usize) -> Made {
+fn images(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
     let count = asked(&request["n"]) + script.number("extra").unwrap_or(0);
-    let usage = usage(script, request, count);
+    let usage = usage(script, request, edit, count);
     let images = files(script, request, count);
     let fields = fields(script, request, at, usage.as_ref(), &images);
     let text = print(script, &fields);
@@ -89,6 +99,7 @@ fn images(script: &Script, request: &Value, at: usize) -> Made {
         filler,
         after: after.as_bytes().to_vec(),
         content_type: "application/json",
+        events: None,
         usage,
         images: images.into_iter().filter(|image| image != FILLER).collect(),
     }
@@ -100,13 +111,18 @@ fn asked(n: &Value) -> u64 {
 }
 
 fn files(script: &Script, request: &Value, count: u64) -> Vec<String> {
-    let (width, height) = size(script, request);
-    let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
-    let mut images = vec![STANDARD.encode(&*picture(width, height, format)); usize::try_from(count).expect("a count")];
+    let mut images = vec![file(script, request); usize::try_from(count).expect("a count")];
     if script.has("b64") {
         images[0] = FILLER.to_owned();
     }
     images
+}
+
+/// One image as base64.
+pub(super) fn file(script: &Script, request: &Value) -> String {
+    let (width, height) = size(script, request);
+    let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
+    STANDARD.encode(&*picture(width, height, format))
 }
 
 fn size(script: &Script, request: &Value) -> (u32, u32) {
@@ -116,11 +132,13 @@ fn size(script: &Script, request: &Value) -> (u32, u32) {
 }
 
 /// Token counts that differ from prompt to prompt, so that a record of another request does not pass for this one.
-fn usage(script: &Script, request: &Value, count: u64) -> Option<Value> {
-    let input = 7 + request["prompt"].as_str().unwrap_or_default().chars().count() as u64;
+pub(super) fn usage(script: &Script, request: &Value, edit: bool, count: u64) -> Option<Value> {
+    let image = if edit { 323 } else { 0 };
+    let input = 7 + image + request["prompt"].as_str().unwrap_or_default().chars().count() as u64;
     let output = script.number("tokens").unwrap_or(196 * count);
     let full = |input: Value, output: Value, total: Value| {
-        json!({"input_tokens": input, "input_tokens_details": {"image_tokens": 0, "text_tokens": input},
+        let text = input.as_u64().and_then(|input| input.checked_sub(image)).map_or(input.clone(), Value::from);
+        json!({"input_tokens": input, "input_tokens_details": {"image_tokens": image, "text_tokens": text},
                "output_tokens": output, "output_tokens_details": {"image_tokens": output, "text_tokens": 0},
                "total_tokens": total})
     };
@@ -146,39 +164,43 @@ fn fields(
     usage: Option<&Value>,
     images: &[String],
 ) -> Vec<(&'static str, Value)> {
-    let (width, height) = size(script, request);
-    let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
-    let quality = request["quality"].as_str().filter(|quality| *quality != "auto").unwrap_or("low");
-    let mut fields = vec![
-        ("created", json!(1_776_000_000 + at)),
-        ("background", json!("opaque")),
-        ("data", data(script, request, images)),
-        ("model", request["model"].clone()),
-        ("output_format", json!(format)),
-        ("quality", json!(quality)),
-        ("size", json!(format!("{width}x{height}"))),
-    ];
+    let mut fields = vec![("created", json!(1_776_000_000 + at)), ("data", data(script, request, images))];
+    fields.extend(resolved(script, request));
     if let Some(usage) = usage {
         let place = if script.word("shape") == "usage-first" { 0 } else { fields.len() };
         fields.insert(place, ("usage", usage.clone()));
     }
-    fields.retain(|(name, _)| !script.lists("omit", name) && (*name != "data" || script.word("data") != "none"));
-    for (name, value) in &mut fields {
+    fields.retain(|(name, _)| *name != "data" || script.word("data") != "none");
+    edit(script, &mut fields);
+    fields
+}
+
+/// What was made, in the words of the API.
+pub(super) fn resolved(script: &Script, request: &Value) -> Vec<(&'static str, Value)> {
+    let (width, height) = size(script, request);
+    let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
+    let quality = request["quality"].as_str().filter(|quality| *quality != "auto").unwrap_or("low");
+    vec![
+        ("background", json!("opaque")),
+        ("model", request["model"].clone()),
+        ("output_format", json!(format)),
+        ("quality", json!(quality)),
+        ("size", json!(format!("{width}x{height}"))),
+    ]
+}
+
+/// Leaves out fields, or makes them `auto`, as the script says.
+pub(super) fn edit(script: &Script, fields: &mut Vec<(&'static str, Value)>) {
+    fields.retain(|(name, _)| !script.lists("omit", name));
+    for (name, value) in fields {
         if script.lists("auto", name) {
             *value = json!("auto");
         }
     }
-    fields
 }
 
 fn data(script: &Script, request: &Value, images: &[String]) -> Value {
-    let revised = match script.word("revised") {
-        "none" => None,
-        "escapes" => {
-            Some(json!("\"quoted\" \\ back\u{8}\u{c}\n\r\t/ \u{1}\u{7f} \u{2028} é 漢 🦀 }]{[ \\\"usage\\\":{"))
-        }
-        _ => Some(json!(format!("revised: {}", request["prompt"].as_str().unwrap_or_default()))),
-    };
+    let revised = (script.word("revised") != "none").then(|| revised(script, request));
     let items = images.iter().map(|image| {
         let mut item = Map::new();
         match script.word("data") {
@@ -195,8 +217,15 @@ fn data(script: &Script, request: &Value, images: &[String]) -> Value {
     if script.word("data") == "empty" { json!([]) } else { items.collect() }
 }
 
+pub(super) fn revised(script: &Script, request: &Value) -> Value {
+    match script.word("revised") {
+        "escapes" => json!("\"quoted\" \\ back\u{8}\u{c}\n\r\t/ \u{1}\u{7f} \u{2028} é 漢 🦀 }]{[ \\\"usage\\\":{"),
+        _ => json!(format!("revised: {}", request["prompt"].as_str().unwrap_or_default())),
+    }
+}
+
 /// Prints the fields in their order; a map of the JSON library would sort them.
-fn print(script: &Script, fields: &[(&'static str, Value)]) -> String {
+pub(super) fn print(script: &Script, fields: &[(&'static str, Value)]) -> String {
     let shape = script.word("shape");
     let (open, colon, comma, close) = match shape {
         "pretty" => ("{\n  ", ": ", ",\n  ", "\n}\n"),

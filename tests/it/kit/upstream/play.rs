@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::{filler, pause};
 use super::Shared;
 use super::answer::Made;
+use super::events::{self, Step};
 use super::script::Script;
 
 /// How an answer ended. A peer that left early is an error of the connection.
@@ -21,7 +22,13 @@ pub(super) enum Told {
 }
 
 /// Plays the script on the connection.
-pub(super) fn play(stream: &mut TcpStream, shared: &Shared, script: &Script, made: &Made) -> std::io::Result<Told> {
+pub(super) fn play(
+    stream: &mut TcpStream,
+    shared: &Shared,
+    at: usize,
+    script: &Script,
+    made: &Made,
+) -> std::io::Result<Told> {
     if let Some(delay) = script.number("delay") {
         pause(Duration::from_millis(delay));
     }
@@ -42,14 +49,27 @@ pub(super) fn play(stream: &mut TcpStream, shared: &Shared, script: &Script, mad
     let mut line = Line {
         stream,
         shared,
+        at,
         script,
+        framing: framing(script, made),
         sent: 0,
         total,
         cut: script.get("cut").map(|cut| share(cut, total)),
         paused: false,
     };
+    if let Some(steps) = &made.events {
+        return line.tell(steps);
+    }
     line.write_body(made)?;
     line.finish()
+}
+
+/// A stream has no length, so it is chunked unless the script says otherwise.
+fn framing<'a>(script: &'a Script, made: &Made) -> &'a str {
+    match script.get("framing") {
+        None if made.events.is_some() => "chunked",
+        word => word.unwrap_or("length"),
+    }
 }
 
 fn head(script: &Script, made: &Made, total: usize) -> String {
@@ -64,7 +84,7 @@ fn head(script: &Script, made: &Made, total: usize) -> String {
     }
     // What an upstream says of itself and must not come out of the gateway.
     head.push_str("set-cookie: upstream-canary=1\r\nopenai-organization: upstream-canary\r\n");
-    head.push_str(&match script.word("framing") {
+    head.push_str(&match framing(script, made) {
         "chunked" => "transfer-encoding: chunked\r\n\r\n".to_owned(),
         "close" => "connection: close\r\n\r\n".to_owned(),
         _ => format!("content-length: {total}\r\n\r\n"),
@@ -74,6 +94,9 @@ fn head(script: &Script, made: &Made, total: usize) -> String {
 
 /// The length that the framing states.
 fn total(script: &Script, made: &Made) -> usize {
+    if made.events.is_some() {
+        return usize::MAX;
+    }
     let whole = made.before.len() + made.filler + made.after.len();
     let clip = script.get("clip").map_or(whole, |clip| share(clip, whole));
     let lack = script.get("lack").map_or(0, |lack| share(lack, whole));
@@ -117,7 +140,10 @@ fn gone(stream: &TcpStream) -> bool {
 struct Line<'a> {
     stream: &'a mut TcpStream,
     shared: &'a Shared,
+    /// The line of the ledger.
+    at: usize,
     script: &'a Script,
+    framing: &'a str,
     sent: usize,
     total: usize,
     cut: Option<usize>,
@@ -133,6 +159,34 @@ impl Line<'_> {
             }
         }
         self.write(&made.after)
+    }
+
+    /// Tells a stream.
+    fn tell(mut self, steps: &[Step]) -> std::io::Result<Told> {
+        for step in steps {
+            for piece in events::pieces(step) {
+                self.put(&piece)?;
+            }
+            match step {
+                Step::Text(_) | Step::Filler(_) => {}
+                Step::Sent => self.shared.note(self.at, |line| line.sent.push(Instant::now())),
+                Step::Gate(gate) => pass(self.stream, self.shared, gate)?,
+                Step::Pause(time) => pause(*time),
+                Step::Murmur => return self.murmur(),
+                Step::Stall => return stall(self.stream, self.shared),
+                Step::End => break,
+                Step::Break => return break_off(self.stream, self.script),
+            }
+        }
+        self.finish()
+    }
+
+    fn murmur(mut self) -> std::io::Result<Told> {
+        while !self.shared.closed() && !gone(self.stream) {
+            self.put(b": keep-alive\n\n")?;
+            pause(Duration::from_millis(50));
+        }
+        Err(ErrorKind::BrokenPipe.into())
     }
 
     /// Writes a piece, stopping on the way wherever the script says so.
@@ -158,17 +212,20 @@ impl Line<'_> {
     }
 
     fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let step = if self.script.has("drip") { 1 } else { 1 << 16 };
+        let reads = self.script.number("reads").map(|reads| usize::try_from(reads).expect("a size"));
+        let step = reads.unwrap_or(if self.script.has("drip") { 1 } else { 1 << 16 });
         for bytes in bytes.chunks(step) {
-            if self.script.word("framing") == "chunked" {
-                write!(self.stream, "{:x}\r\n", bytes.len())?;
-                self.stream.write_all(bytes)?;
-                self.stream.write_all(b"\r\n")?;
+            if self.framing == "chunked" {
+                // In one write, so that a small piece is one packet.
+                let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+                self.stream.write_all(&chunk)?;
             } else {
                 self.stream.write_all(bytes)?;
             }
             self.sent += bytes.len();
         }
+        let written = self.sent as u64;
+        self.shared.note(self.at, |line| line.written = written);
         Ok(())
     }
 
@@ -176,7 +233,7 @@ impl Line<'_> {
         if self.cut.is_some() {
             return break_off(self.stream, self.script);
         }
-        if self.script.word("framing") == "chunked" {
+        if self.framing == "chunked" {
             self.stream.write_all(b"0\r\n\r\n")?;
         }
         if let Some(surplus) = self.script.get("surplus") {
@@ -187,7 +244,7 @@ impl Line<'_> {
             );
             self.stream.write_all(second.as_bytes())?;
         }
-        if self.script.word("framing") == "close" {
+        if self.framing == "close" {
             self.stream.shutdown(Shutdown::Write)?;
             return Ok(Told::Last);
         }

@@ -27,10 +27,33 @@
 //! | `framing=W` | `length` (default), `chunked`, `close` |
 //! | `drip` | one byte per write |
 //! | `hang-up` | reads the request and closes without a word |
+//! | `early` | answers before it has read the body, and closes; only for a whole account |
+//! | `plain` `sse` | answers with JSON, or with events, whatever was asked |
+//! | `events=a,b` | the events of a stream; see the next table |
+//! | `partials=N` | N partial images instead of as many as were asked for |
+//! | `partial-b64=N` | each partial image is N characters of base64, made as they are sent |
+//! | `lines=W` | the line ends of the events: `lf` (default), `crlf`, `cr` |
+//! | `frames=a,b` | `no-event`, `no-space` behind the colon, `bom`, `data-first`, `extra` (id, retry, comments), `no-end` (the last event lacks its empty line) |
+//! | `reads=N` | N bytes per write |
+//!
+//! | Event | What the upstream sends |
+//! |---|---|
+//! | `p` `pN` | a partial image with the next index, or with index N |
+//! | `c` | the final image; a second one has other tokens |
+//! | `x` | an event of a type that nobody knows |
+//! | `k` | a comment line |
+//! | `murmur` | comment lines until the peer leaves |
+//! | `e` `e-policy` `e-limit` `e-parameter` `e-flat` | an error event, `e-flat` without the inner object |
+//! | `blank` `missing` `junk` | a final event with an empty image, without one, or one that is no JSON |
+//! | `half` | the first half of a final event |
+//! | `done` | `data: [DONE]` |
+//! | `~MS` `@NAME` | a pause, or a gate for the test to open |
+//! | `stall` | silent until the peer leaves |
+//! | `eof` `cut` | the body ends here as if all were well, or the connection breaks |
 
 use std::collections::BTreeMap;
 
-const WORDS: [&str; 31] = [
+const WORDS: [&str; 40] = [
     "status",
     "body",
     "resets-in",
@@ -62,6 +85,15 @@ const WORDS: [&str; 31] = [
     "framing",
     "drip",
     "hang-up",
+    "early",
+    "plain",
+    "sse",
+    "events",
+    "partials",
+    "partial-b64",
+    "lines",
+    "frames",
+    "reads",
 ];
 
 /// What the upstream shall do with one attempt.

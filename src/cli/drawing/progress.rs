@@ -31,6 +31,15 @@ impl Progress {
         Self { spinner, begun: Instant::now() }
     }
 
+    /// Says how far it is.
+    pub(super) fn say(&self, message: &str) {
+        if self.spinner.is_hidden() {
+            remark(message);
+        } else {
+            self.spinner.set_message(message.to_owned());
+        }
+    }
+
     /// Takes the line away, and says how long it stood.
     pub(super) fn end(self) -> Duration {
         self.spinner.finish_and_clear();

@@ -74,14 +74,30 @@ impl Target {
             Self::New { folder, name } => new_path(folder, name, format.map_or("bin", Format::extension)),
         }
     }
+
+    /// The file for an intermediate image: beside the one image, and after its name.
+    pub(super) fn partial_path(&self, index: u32, format: Option<Format>) -> PathBuf {
+        // With an ending of its own, because `partial-0` would be taken for one.
+        let path = self.path(0, format);
+        let path = match format {
+            Some(format) if path.extension().is_none() => path.with_extension(format.extension()),
+            _ => path,
+        };
+        marked_path(&path, &format!(".partial-{index}"))
+    }
 }
 
 /// `fox.png` is `fox-2.png`.
 fn numbered_path(path: &Path, number: usize) -> PathBuf {
+    marked_path(path, &format!("-{number}"))
+}
+
+/// The path with a mark before its ending.
+fn marked_path(path: &Path, mark: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = match path.extension() {
-        Some(ending) => format!("{stem}-{number}.{}", ending.to_string_lossy()),
-        None => format!("{stem}-{number}"),
+        Some(ending) => format!("{stem}{mark}.{}", ending.to_string_lossy()),
+        None => format!("{stem}{mark}"),
     };
     path.with_file_name(name)
 }
@@ -140,6 +156,19 @@ mod tests {
         assert_eq!(target.path(1, None), PathBuf::from("fox-2"));
         let target = Target::new(Some(Path::new("fox.png")), "", count(1)).unwrap();
         assert_eq!(target.path(0, None), PathBuf::from("fox.png"));
+    }
+
+    #[test]
+    fn intermediate_images_are_named_after_the_final_one() {
+        let check = |path: &str, format: Option<Format>, expected: &str| {
+            let target = Target::new(Some(Path::new(path)), "", count(1)).unwrap();
+            assert_eq!(target.partial_path(0, format), PathBuf::from(expected));
+        };
+        check("fox.png", Some(Format::Png), "fox.partial-0.png");
+        check("fox", Some(Format::Jpeg), "fox.partial-0.jpg");
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::new(Some(folder.path()), "a fox", count(1)).unwrap();
+        assert_eq!(target.partial_path(2, Some(Format::Webp)), folder.path().join("a-fox.partial-2.webp"));
     }
 
     #[test]

@@ -1,0 +1,269 @@
+//! What `generate` and `edit` have in common: how the images are to be, how they are waited for, and where they go.
+
+mod progress;
+mod report;
+mod target;
+mod watch;
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use super::failure::Failure;
+use super::installation::run;
+use super::output::{print, print_bytes, print_json, remark};
+use crate::client::{
+    self, Client, Compression, EditRequest, GenerateRequest, ImageCount, Images, Output, PartialImages,
+};
+use crate::image::{Format, SizeRequest};
+use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
+use crate::wire::types::{ImageModel, Quality};
+use progress::Progress;
+use report::Report;
+use target::Target;
+
+/// Arguments of every command that makes images.
+#[derive(Debug, Args)]
+pub(super) struct Drawing {
+    /// What the image shows, or what to change; `-` reads it from standard input.
+    prompt: String,
+    /// Width and height in pixels, such as 1536x1024, or auto.
+    #[arg(long, value_name = "SIZE", default_value_t)]
+    size: SizeRequest,
+    /// How much work goes into the image.
+    #[arg(long, value_name = "QUALITY", value_parser = choice::<Quality>("quality"))]
+    quality: Option<Quality>,
+    /// The file format; when absent, the one that the ending of `--output` stands for.
+    #[arg(long, value_name = "FORMAT", value_parser = choice::<Format>("output_format"))]
+    format: Option<Format>,
+    /// Fast and cheap, to try a prompt out: jpeg in low quality.
+    #[arg(long, conflicts_with_all = ["quality", "format"])]
+    draft: bool,
+    /// How strongly to compress jpeg and webp: 0 is the smallest file, 100 the best picture.
+    #[arg(long, value_name = "NUMBER")]
+    compression: Option<Compression>,
+    /// How many images to make.
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value = "1")]
+    count: ImageCount,
+    /// The model.
+    #[arg(long, value_name = "MODEL", value_parser = choice::<ImageModel>("model"))]
+    model: Option<ImageModel>,
+    /// An identifier of the end user, kept with the usage record.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Take the image as a stream: a slow one is not given up while the service shows that it is at work.
+    #[arg(long)]
+    stream: bool,
+    /// How many intermediate images to ask for while the image is made. Each is charged for.
+    #[arg(long, value_name = "NUMBER", requires = "stream")]
+    partials: Option<PartialImages>,
+    /// Write the intermediate images beside the final one, as NAME.partial-0.png and so on.
+    #[arg(long, requires = "partials")]
+    keep_partials: bool,
+    /// Where to write: a file, a folder, or `-` for standard output. Several images are numbered. When absent, a new file
+    /// here that is named after the prompt.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write what is known of each image beside it, as FILE.json.
+    #[arg(long)]
+    sidecar: bool,
+    /// Print what was made as JSON instead of the names of the files.
+    #[arg(long)]
+    json: bool,
+    /// The address of the service [env: `IMAGATE_BASE_URL`, `OPENAI_BASE_URL`] [default: the gateway on this
+    /// machine]
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// The key; other users of this machine may see arguments, so prefer the environment [env: `IMAGATE_API_KEY`, `OPENAI_API_KEY`]
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
+}
+
+/// What is asked of the service.
+pub(super) enum Order {
+    Generate(GenerateRequest),
+    Edit(EditRequest),
+}
+
+// === impl Drawing ===
+
+impl Drawing {
+    /// Asks for what `order` makes of the request, and keeps what comes.
+    pub(super) fn run(mut self, order: impl FnOnce(GenerateRequest) -> Order) -> Result<(), Failure> {
+        if self.prompt == "-" {
+            self.prompt = read_prompt()?;
+        }
+        // Everything that can be wrong here is found before anything is paid for.
+        let target = Target::new(self.output.as_deref(), &self.prompt, self.count)?;
+        let output = self.wanted(target.format())?;
+        if target.is_stdout() && (self.json || self.keep_partials) {
+            let other = if self.json { "--json" } else { "--keep-partials" };
+            return Err(Failure::Usage(format!("{other} does not fit an image on standard output")));
+        }
+        let client = self.client()?;
+        let order = order(self.request(output));
+        run(async {
+            let images = self.draw(&client, order, &target).await?;
+            self.keep(&images, &target).await
+        })
+    }
+
+    /// The format with its compression; nothing where the service is to choose.
+    fn wanted(&self, named: Option<Format>) -> Result<Option<Output>, Failure> {
+        let asked = if self.draft { Some(Format::Jpeg) } else { self.format };
+        if let (Some(asked), Some(named)) = (asked, named)
+            && asked != named
+        {
+            let word = if self.draft { "--draft, which is jpeg," } else { &format!("--format {asked}") };
+            return Err(Failure::Usage(format!(
+                "{word} does not fit the ending of --output, which stands for {named}"
+            )));
+        }
+        let format = asked.or(named);
+        let Some(compression) = self.compression else { return Ok(format.map(Output::from)) };
+        match format {
+            Some(Format::Jpeg) => Ok(Some(Output::Jpeg { compression })),
+            Some(Format::Webp) => Ok(Some(Output::Webp { compression })),
+            Some(Format::Png) | None => Err(Failure::Usage("--compression needs --format jpeg or webp".to_owned())),
+        }
+    }
+
+    fn client(&self) -> Result<Client, Failure> {
+        let mut builder = Client::builder();
+        if let Some(base_url) = &self.base_url {
+            builder = builder.base_url(base_url);
+        }
+        if let Some(api_key) = &self.api_key {
+            builder = builder.api_key(api_key);
+        }
+        builder.build().map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    fn request(&self, output: Option<Output>) -> GenerateRequest {
+        let mut request = GenerateRequest::new(&self.prompt).size(self.size).count(self.count);
+        if let Some(quality) = self.quality.or(self.draft.then_some(Quality::Low)) {
+            request = request.quality(quality);
+        }
+        if let Some(output) = output {
+            request = request.format(output);
+        }
+        if let Some(model) = self.model {
+            request = request.model(model);
+        }
+        if let Some(user) = &self.user {
+            request = request.user(user);
+        }
+        if let Some(partials) = self.partials {
+            request = request.partial_images(partials);
+        }
+        request
+    }
+
+    /// Waits for the images, shows that it does, and says what came of it.
+    async fn draw(&self, client: &Client, order: Order, target: &Target) -> Result<Images, Failure> {
+        let progress = Progress::start(&format!("drawing, size {}", self.size));
+        let result = if self.stream {
+            let keep = self.keep_partials.then_some(target);
+            watch::watch(order.stream(client).await, self.partials, keep, &progress).await
+        } else {
+            order.whole(client).await
+        };
+        let elapsed = progress.end();
+        let images = result.map_err(advised)?;
+        let said = images.response().size.clone();
+        let made = images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(said);
+        let shown = made.as_deref().unwrap_or("unknown size");
+        remark(&format!("done: {} of {shown} in {:.1} s", counted(images.len()), elapsed.as_secs_f64()));
+        if let Some(size) = self.size.exact().filter(|size| made.is_some_and(|made| made != size.to_string())) {
+            remark(&format!("note: {size} was asked for"));
+        }
+        if images.is_simulated() {
+            remark("note: the built-in simulator drew this; no model was asked");
+        }
+        Ok(images)
+    }
+
+    /// Writes the files, and says where they are.
+    async fn keep(&self, images: &Images, target: &Target) -> Result<(), Failure> {
+        if target.is_stdout() {
+            return Ok(print_bytes(&images.first().bytes()?)?);
+        }
+        let report = Report::new(&self.prompt, images);
+        let mut files = Vec::with_capacity(images.len());
+        for (index, image) in images.iter().enumerate() {
+            let file = image.write_to(target.path(index, image.format())).await?;
+            if self.sidecar {
+                report.write_beside(&file, &image)?;
+            }
+            if !self.json {
+                print(&format!("{}\n", file.display()))?;
+            }
+            files.push(file);
+        }
+        if self.json {
+            print_json(&report.of_files(&files))?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Order ===
+
+impl Order {
+    async fn whole(self, client: &Client) -> Result<Images, client::Error> {
+        match self {
+            Self::Generate(request) => client.images().generate(request).await,
+            Self::Edit(request) => client.images().edit(request).await,
+        }
+    }
+
+    async fn stream(self, client: &Client) -> Result<client::ImageStream, client::Error> {
+        match self {
+            Self::Generate(request) => client.images().generate_stream(request).await,
+            Self::Edit(request) => client.images().edit_stream(request).await,
+        }
+    }
+}
+
+fn counted(images: usize) -> String {
+    if images == 1 { "1 image".to_owned() } else { format!("{images} images") }
+}
+
+/// The failure with what the error table of the document advises.
+fn advised(error: client::Error) -> Failure {
+    if error.is_invalid_request() && error.status().is_none() {
+        return Failure::Usage(error.to_string());
+    }
+    let row = tables::ERRORS.iter().find(|row| error.code() == Some(row.code));
+    match row {
+        Some(row) => Failure::Advised(error.into(), row.action.to_owned()),
+        None => error.into(),
+    }
+}
+
+fn read_prompt() -> Result<String, Failure> {
+    if io::stdin().is_terminal() {
+        remark("reading the prompt; end it with Ctrl-D");
+    }
+    let mut prompt = String::new();
+    io::stdin().read_to_string(&mut prompt)?;
+    // The line end belongs to `echo`, not to the prompt.
+    let end = prompt.trim_end_matches(['\n', '\r']).len();
+    prompt.truncate(end);
+    Ok(prompt)
+}
+
+/// One of the words that the document allows for a field.
+fn choice<T>(field: &str) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
+{
+    let words = match tables::field(IMAGE_GENERATION_FIELDS, field).map(|field| field.kind) {
+        Some(Kind::Choice(words)) => words,
+        _ => &[],
+    };
+    PossibleValuesParser::new(words).try_map(|word| word.parse())
+}

@@ -1,0 +1,130 @@
+//! Calls that the generator cannot make: forms and streams, through the hooks of the generated client.
+
+use progenitor_client::{ClientHooks as _, Error as WireError, OperationInfo, ResponseValue};
+use reqwest::header::{ACCEPT, HeaderValue};
+use reqwest::{Request, RequestBuilder, Response};
+
+use super::Error;
+use super::clock::within;
+use super::retry::Seen;
+use super::session::{Limit, Tries};
+use crate::wire::client::Client;
+use crate::wire::types::ErrorResponse;
+
+/// A call to be made.
+pub(super) struct Call<'a> {
+    pub(super) client: &'a Client,
+    pub(super) operation: Operation,
+    /// The type of the answer.
+    pub(super) accept: &'static str,
+    pub(super) repeat: Repeat,
+}
+
+/// An operation of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Operation {
+    id: &'static str,
+    path: &'static str,
+}
+
+/// When an answer allows that the same is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// As for every call.
+    Usual,
+    /// Only where the service says that it helps: it is dear to send.
+    Asked,
+}
+
+// === impl Operation ===
+
+impl Operation {
+    pub(super) const CREATE_IMAGE: Self = Self { id: "create_image", path: "/v1/images/generations" };
+    pub(super) const EDIT_IMAGE: Self = Self { id: "edit_image", path: "/v1/images/edits" };
+}
+
+// === impl Call ===
+
+impl Call<'_> {
+    /// Makes the call, and hands back an answer that says success. `fill` writes one sending of the body.
+    pub(super) async fn send(
+        &self,
+        fill: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
+    ) -> Result<Response, Error> {
+        let session = &self.client.inner;
+        let mut tries = Tries::default();
+        loop {
+            let mut request = self.request(&fill).await?;
+            tries.mark(&mut request);
+            let Some(result) = self.attempt(request).await else { return Err(Error::late(session)) };
+            let seen = self.seen(&result);
+            if !tries.are_left(session) || !tries.another(&seen).await {
+                return self.checked(result).await;
+            }
+        }
+    }
+
+    async fn request(
+        &self,
+        fill: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
+    ) -> Result<Request, Error> {
+        let builder = self.client.client.post(format!("{}{}", self.client.baseurl, self.operation.path));
+        let built = fill(builder.header(ACCEPT, HeaderValue::from_static(self.accept))).and_then(RequestBuilder::build);
+        let unwritable = |error| Error::of_stream(error, &self.client.inner);
+        let mut request = built.map_err(unwritable)?;
+        let hooked = self.client.pre(&mut request, &self.info()).await;
+        hooked.map_err(|error: WireError<ErrorResponse>| Error::of_call(error, &self.client.inner))?;
+        Ok(request)
+    }
+
+    /// Sends it once; nothing where the answer does not begin in time.
+    async fn attempt(&self, request: Request) -> Option<reqwest::Result<Response>> {
+        let sent = self.client.client.execute(request);
+        match self.client.inner.limit() {
+            Limit::Whole(_) => Some(sent.await),
+            Limit::Silence(limit) => within(limit, sent).await,
+        }
+    }
+
+    fn seen(&self, result: &reqwest::Result<Response>) -> Seen {
+        let seen = Seen::of(result);
+        match self.repeat {
+            Repeat::Usual => seen,
+            Repeat::Asked => seen.unless_unasked(),
+        }
+    }
+
+    async fn checked(&self, result: reqwest::Result<Response>) -> Result<Response, Error> {
+        let session = &self.client.inner;
+        let response = result.map_err(|error| Error::of_stream(error, session))?;
+        session.answered(&response);
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let read = within(session.limit().duration(), ResponseValue::<ErrorResponse>::from_response(response));
+        let error = match read.await {
+            Some(Ok(value)) => WireError::ErrorResponse(value),
+            Some(Err(error)) => error,
+            None => return Err(Error::late(session)),
+        };
+        Err(Error::of_call(error, session))
+    }
+
+    fn info(&self) -> OperationInfo {
+        OperationInfo { operation_id: self.operation.id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::OPERATIONS;
+
+    #[test]
+    fn the_operations_are_those_of_the_document() {
+        for operation in [Operation::CREATE_IMAGE, Operation::EDIT_IMAGE] {
+            let row = OPERATIONS.iter().find(|row| row.id == operation.id).unwrap();
+            assert_eq!((row.method, row.path, row.streams), ("POST", operation.path, true));
+        }
+    }
+}

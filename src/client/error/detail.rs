@@ -1,0 +1,60 @@
+//! What a service says about a failure, in whatever shape.
+
+use serde_json::Value;
+
+use crate::tables::MAX_JSON_BODY_BYTES;
+use crate::wire::types;
+
+/// The members of an error body. All words are open: a service may know more of them than this version.
+#[derive(Default)]
+pub(super) struct Detail {
+    pub(super) message: Option<String>,
+    pub(super) code: Option<String>,
+    pub(super) param: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) resets_in_seconds: Option<u64>,
+}
+
+// === impl Detail ===
+
+impl Detail {
+    /// Reads what it can from a body that is not in our shape: another service, or a proxy on the way.
+    pub(super) fn read(body: &[u8]) -> Self {
+        // A page of that length is no error body.
+        let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
+        serde_json::from_slice::<Value>(body).map_or_else(|_| Self::default(), |body| Self::of_members(&body["error"]))
+    }
+
+    /// The error of a stream: in an object of its own, or beside the type of the event, or only as a text.
+    pub(super) fn of_frame(frame: &Value) -> Self {
+        match &frame["error"] {
+            nested @ Value::Object(_) => Self::of_members(nested),
+            Value::String(message) => Self { message: Some(message.clone()), ..Self::of_members(frame) },
+            _ => Self::of_members(frame),
+        }
+    }
+
+    /// A member of another type than ours says nothing, and takes nothing from the others.
+    fn of_members(error: &Value) -> Self {
+        let text = |name: &str| error[name].as_str().map(str::to_owned);
+        Self {
+            message: text("message"),
+            code: text("code"),
+            param: text("param"),
+            reason: text("reason"),
+            resets_in_seconds: error["resets_in_seconds"].as_u64(),
+        }
+    }
+}
+
+impl From<types::ErrorDetail> for Detail {
+    fn from(detail: types::ErrorDetail) -> Self {
+        Self {
+            message: Some(detail.message),
+            code: detail.code.map(|code| code.to_string()),
+            param: detail.param,
+            reason: detail.reason.map(|reason| reason.to_string()),
+            resets_in_seconds: detail.resets_in_seconds,
+        }
+    }
+}

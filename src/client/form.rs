@@ -1,0 +1,105 @@
+//! An edit as a form: text fields, then the images, then the mask. The generator has no word for forms.
+
+use std::time::Duration;
+
+use reqwest::multipart::Form;
+use serde_json::Value;
+
+use super::input::Ready;
+use super::request::{Delivery, EditRequest};
+use super::{Error, Input};
+
+/// Spelled so for one image too: every service that takes several takes one of this name.
+const IMAGE_PART: &str = "image[]";
+const MASK_PART: &str = "mask";
+
+/// Ours: a line that carries less than this per second is slower than anybody should wait for.
+const BYTES_PER_SECOND: u64 = 1 << 20;
+
+/// A checked edit, which can be written as a form any number of times.
+#[derive(Debug)]
+pub(super) struct EditForm {
+    fields: Vec<(String, String)>,
+    images: Vec<Ready>,
+    mask: Option<Ready>,
+    time_limit: Duration,
+}
+
+// === impl EditForm ===
+
+impl EditForm {
+    /// Checks the request and looks at its images.
+    pub(super) async fn new(request: EditRequest, delivery: Delivery) -> Result<Self, Error> {
+        let (wishes, inputs, mask) = request.into_parts()?;
+        let (chosen, has_time_limit) = (wishes.time_limit(), wishes.has_time_limit());
+        let fields = fields(&wishes.into_wire(delivery)?)?;
+        let mut images = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            images.push(input.ready("image").await?);
+        }
+        let mask = match mask {
+            Some(mask) => Some(ready_mask(mask, images.first()).await?),
+            None => None,
+        };
+        let mut form = Self { fields, images, mask, time_limit: chosen };
+        if !has_time_limit {
+            form.time_limit += form.upload_time();
+        }
+        Ok(form)
+    }
+
+    /// The limit of the size class, and time to send the images.
+    pub(super) fn time_limit(&self) -> Duration {
+        self.time_limit
+    }
+
+    fn upload_time(&self) -> Duration {
+        let bytes: u64 = self.images.iter().chain(&self.mask).map(Ready::length).sum();
+        Duration::from_secs(bytes / BYTES_PER_SECOND)
+    }
+
+    /// One sending of it.
+    pub(super) fn write(&self) -> reqwest::Result<Form> {
+        let mut form = Form::new();
+        for (name, value) in &self.fields {
+            form = form.text(name.clone(), value.clone());
+        }
+        for image in &self.images {
+            form = form.part(IMAGE_PART, image.part()?);
+        }
+        match &self.mask {
+            Some(mask) => Ok(form.part(MASK_PART, mask.part()?)),
+            None => Ok(form),
+        }
+    }
+}
+
+/// A request has the same fields in JSON and in a form; in a form they are texts.
+fn fields(request: &impl serde::Serialize) -> Result<Vec<(String, String)>, Error> {
+    let unwritable = |error| Error::request("prompt", format!("the request cannot be written: {error}"));
+    let Value::Object(members) = serde_json::to_value(request).map_err(unwritable)? else { return Ok(Vec::new()) };
+    let text = |value: Value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    };
+    Ok(members.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect())
+}
+
+/// What a mask must have in common with its image.
+async fn ready_mask(mask: Input, image: Option<&Ready>) -> Result<Ready, Error> {
+    let mask = mask.ready("mask").await?;
+    let refuse = |message: String| Err(Error::request("mask", message));
+    let header = mask.header();
+    let (facts, first) = (header.facts, image.map_or(header.facts, |image| image.header().facts));
+    if facts.format != first.format {
+        refuse(format!("the mask is {}, but the first image is {}", facts.format, first.format))
+    } else if (facts.width, facts.height) != (first.width, first.height) {
+        let sizes = (facts.width, facts.height, first.width, first.height);
+        refuse(format!("the mask has {}x{} px, but the first image has {}x{} px", sizes.0, sizes.1, sizes.2, sizes.3))
+    } else if header.alpha {
+        Ok(mask)
+    } else {
+        refuse("the mask has no alpha channel; its transparent part is what is changed".to_owned())
+    }
+}

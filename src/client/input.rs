@@ -1,0 +1,265 @@
+//! An image to work from: where its bytes are, and whether the service would take it.
+//!
+//! Before a byte is sent it is looked at as the service will: that it is there, its length, and the structure of the file.
+//! Files are never read into memory; they are read while they are sent, and again where the request is sent again.
+
+#[cfg(not(target_arch = "wasm32"))]
+mod file;
+
+use std::fmt;
+#[cfg(not(target_arch = "wasm32"))]
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use reqwest::Body;
+use reqwest::multipart::Part;
+
+use super::Error;
+use crate::image::{Flaw, Format, Header, Source, inspect};
+use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) use file::Broken;
+
+/// An image to work from, or a mask: a file, or bytes in memory.
+///
+/// A path stands for a file, and bytes for themselves, wherever an input is asked for.
+#[derive(Clone)]
+pub struct Input {
+    content: Content,
+    name: Option<String>,
+}
+
+#[derive(Clone)]
+enum Content {
+    #[cfg(not(target_arch = "wasm32"))]
+    File(PathBuf),
+    Bytes(Bytes),
+}
+
+/// An input that was looked at, and that can be sent any number of times.
+#[derive(Debug)]
+pub(super) struct Ready {
+    input: Input,
+    length: u64,
+    header: Header,
+}
+
+/// What a look at an input found; what its bytes say is only of interest where there are not too many of them.
+struct Look {
+    length: u64,
+    header: Result<Header, Flaw>,
+}
+
+// === impl Input ===
+
+impl Input {
+    /// The file at this path. It is read while it is sent, so it should stay as it is until there is an answer.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn from_path(path: impl Into<PathBuf>) -> Self {
+        Self { content: Content::File(path.into()), name: None }
+    }
+
+    /// The bytes of an image file.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        Self { content: Content::Bytes(bytes.into()), name: None }
+    }
+
+    /// The name that the service is told; without one it is the name of the file, without its folders.
+    #[must_use]
+    pub fn file_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Looks at the input. `param` is what the service would call it.
+    pub(super) async fn ready(self, param: &str) -> Result<Ready, Error> {
+        let Look { length, header } = self.look(param).await?;
+        if length >= MAX_UPLOAD_IMAGE_BYTES {
+            let message =
+                format!("{self}: {length} bytes are too many; the limit is less than {MAX_UPLOAD_IMAGE_BYTES}");
+            return Err(Error::request(param, message));
+        }
+        match header {
+            Ok(header) => Ok(Ready { input: self, length, header }),
+            Err(flaw) => Err(Error::request(param, format!("{self}: {flaw}"))),
+        }
+    }
+
+    async fn look(&self, param: &str) -> Result<Look, Error> {
+        match &self.content {
+            Content::Bytes(bytes) => Ok(Look { length: Source::len(&**bytes), header: inspect(&&**bytes) }),
+            #[cfg(not(target_arch = "wasm32"))]
+            Content::File(path) => {
+                let unread = |error| Error::request(param, format!("{self} cannot be read: {error}"));
+                file::look(path.clone()).await.map_err(unread)
+            }
+        }
+    }
+
+    /// The name for the service. Line ends and other controls would reach into the head of the part.
+    fn told_name(&self, format: Format) -> String {
+        let own = match &self.content {
+            #[cfg(not(target_arch = "wasm32"))]
+            Content::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+            Content::Bytes(_) => None,
+        };
+        let name = self.name.clone().or(own).unwrap_or_else(|| format!("image.{}", format.extension()));
+        name.chars().filter(|letter| !letter.is_control()).collect()
+    }
+}
+
+/// As an error calls it.
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.name, &self.content) {
+            (Some(name), _) => f.write_str(name),
+            #[cfg(not(target_arch = "wasm32"))]
+            (None, Content::File(path)) => path.display().fmt(f),
+            (None, Content::Bytes(_)) => f.write_str("the image"),
+        }
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Input");
+        match &self.content {
+            #[cfg(not(target_arch = "wasm32"))]
+            Content::File(path) => shown.field("path", path),
+            // Megabytes help nobody.
+            Content::Bytes(bytes) => shown.field("bytes", &bytes.len()),
+        };
+        shown.field("name", &self.name).finish()
+    }
+}
+
+impl From<Bytes> for Input {
+    fn from(bytes: Bytes) -> Self {
+        Self::from_bytes(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Input {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from_bytes(bytes)
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl From<PathBuf> for Input {
+    fn from(path: PathBuf) -> Self {
+        Self::from_path(path)
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl From<&Path> for Input {
+    fn from(path: &Path) -> Self {
+        Self::from_path(path)
+    }
+}
+
+// === impl Ready ===
+
+impl Ready {
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(super) fn header(&self) -> Header {
+        self.header
+    }
+
+    /// One sending of it.
+    pub(super) fn part(&self) -> reqwest::Result<Part> {
+        let body = match &self.input.content {
+            #[cfg(not(target_arch = "wasm32"))]
+            Content::File(path) => file::body(path, self.length),
+            Content::Bytes(bytes) => Body::from(bytes.clone()),
+        };
+        // The type is for services that trust it; ours reads the bytes.
+        let format = self.header.facts.format;
+        part(body, self.length).file_name(self.input.told_name(format)).mime_str(&format!("image/{format}"))
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn part(body: Body, length: u64) -> Part {
+    // With a length for each part the form has one, and a service can refuse it before it has all of it.
+    Part::stream_with_length(body, length)
+}
+
+#[cfg(target_arch = "wasm32")]
+fn part(body: Body, _: u64) -> Part {
+    Part::stream(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::tests::pictures::{padded, png};
+
+    fn ready(input: impl Into<Input>) -> Result<Ready, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(input.into().ready("image"))
+    }
+
+    #[track_caller]
+    fn refused(input: impl Into<Input>, part: &str) {
+        let error = ready(input).unwrap_err();
+        assert!(error.is_invalid_request() && error.param() == Some("image"), "{error:?}");
+        assert!(error.message().contains(part), "{error}");
+    }
+
+    #[test]
+    fn the_limit_is_exact_in_memory_and_on_disk() {
+        assert_eq!(ready(padded(png(16, 16, true), 52_428_799)).unwrap().length(), 52_428_799);
+        refused(padded(png(16, 16, true), 52_428_800), "the limit is less than 52428800");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        std::fs::write(&path, png(16, 16, true)).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(52_428_799).unwrap();
+        assert_eq!(ready(&*path).unwrap().length(), 52_428_799);
+        file.set_len(52_428_800).unwrap();
+        refused(&*path, "a.png: 52428800 bytes are too many");
+    }
+
+    #[test]
+    fn a_file_and_its_bytes_get_the_same_verdict() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        let (good, gif) = (png(16, 16, false), b"GIF89a\x01\0\x01\0\0\0\0".to_vec());
+        for bytes in [good.clone(), gif, Vec::new(), good[..good.len() - 13].to_vec(), good[..12].to_vec()] {
+            std::fs::write(&path, &bytes).unwrap();
+            let verdict = |input: Input| {
+                let message = |error: Error| error.message().split_once(": ").unwrap().1.to_owned();
+                ready(input).map(|ready| ready.header()).map_err(message)
+            };
+            assert_eq!(verdict(bytes.clone().into()), verdict(path.clone().into()));
+            assert_eq!(verdict(bytes.clone().into()).is_ok(), bytes == good);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        refused(folder.path(), "cannot be read: it is not a file");
+        refused(folder.path().join("none.png"), "none.png cannot be read");
+    }
+
+    #[test]
+    fn the_name_is_the_file_without_its_folders_and_without_controls() {
+        let name = |input: Input| input.told_name(Format::Webp);
+        assert_eq!(name(Input::from_path("there/here/fox.webp")), "fox.webp");
+        assert_eq!(name(Input::from_bytes(vec![0])), "image.webp");
+        assert_eq!(name(Input::from_bytes(vec![0]).file_name("a\r\nX: y\0.png")), "aX: y.png");
+    }
+
+    #[test]
+    fn debug_shows_no_bytes() {
+        let shown = format!("{:?}", Input::from_bytes(b"secret".to_vec()));
+        assert_eq!(shown, "Input { bytes: 6, name: None }");
+    }
+}

@@ -1,0 +1,99 @@
+//! What to change in which images.
+
+use super::wishes::{self, Wishes};
+use crate::client::{Error, GenerateRequest, Input};
+use crate::tables::MAX_EDIT_IMAGES;
+
+/// A request to change images, or to make new ones from them.
+///
+/// ```
+/// use imagate::client::{EditRequest, Input};
+/// use imagate::{size, types::Quality};
+///
+/// let request = EditRequest::new("Put the fox into the forest")
+///     .image(Input::from_path("fox.png"))
+///     .image(Input::from_path("forest.jpg"))
+///     .size(size!("1536x1024"))
+///     .quality(Quality::Low);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is sent with `client.images().edit(…)`"]
+pub struct EditRequest {
+    wishes: Wishes,
+    images: Vec<Input>,
+    mask: Option<Input>,
+}
+
+// === impl EditRequest ===
+
+impl EditRequest {
+    /// A request with this prompt, still without an image.
+    pub fn new(prompt: impl Into<String>) -> Self {
+        Self { wishes: Wishes::new(prompt.into()), images: Vec::new(), mask: None }
+    }
+
+    /// One more image to work from: png, jpeg or webp, less than 50 MiB, 16 of them at most.
+    pub fn image(mut self, image: impl Into<Input>) -> Self {
+        self.images.push(image.into());
+        self
+    }
+
+    /// Several more images, in this order.
+    pub fn images(mut self, images: impl IntoIterator<Item: Into<Input>>) -> Self {
+        self.images.extend(images.into_iter().map(Into::into));
+        self
+    }
+
+    /// What to change of the first image: the transparent part of the mask.
+    ///
+    /// It has an alpha channel, and the format and the pixel size of the first image.
+    pub fn mask(mut self, mask: impl Into<Input>) -> Self {
+        self.mask = Some(mask.into());
+        self
+    }
+
+    /// The request in its parts, with as many images as the service takes.
+    pub(in crate::client) fn into_parts(self) -> Result<(Wishes, Vec<Input>, Option<Input>), Error> {
+        if self.images.is_empty() {
+            return Err(Error::request("image", "there is no image to work from"));
+        }
+        // Saturating, because a number that no machine can count to is too many as well.
+        if u64::try_from(self.images.len()).unwrap_or(u64::MAX) > MAX_EDIT_IMAGES {
+            let found = self.images.len();
+            return Err(Error::request("image", format!("expected at most {MAX_EDIT_IMAGES} images, but got {found}")));
+        }
+        Ok((self.wishes, self.images, self.mask))
+    }
+}
+
+wishes::setters!(EditRequest);
+
+impl From<&Self> for EditRequest {
+    fn from(request: &Self) -> Self {
+        request.clone()
+    }
+}
+
+/// The same wishes, still without an image.
+impl From<GenerateRequest> for EditRequest {
+    fn from(request: GenerateRequest) -> Self {
+        Self { wishes: request.into_wishes(), images: Vec::new(), mask: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_one_to_sixteen_images() {
+        let parts = |count: usize| EditRequest::new("a").images(vec![vec![0_u8]; count]).into_parts();
+        for count in [0, 17] {
+            let error = parts(count).unwrap_err();
+            assert!(error.is_invalid_request() && error.param() == Some("image"), "{count}: {error:?}");
+        }
+        for count in [1, 16] {
+            assert_eq!(parts(count).unwrap().1.len(), count);
+        }
+    }
+}

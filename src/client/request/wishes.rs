@@ -1,0 +1,227 @@
+//! What every request for images can say about them, written once for all kinds of request.
+
+use std::time::Duration;
+
+use crate::client::{Error, ImageCount, Output, PartialImages};
+use crate::image::{Format, Size, SizeRequest};
+use crate::tables::{CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS};
+use crate::wire::types::error::ConversionError;
+use crate::wire::types::{Background, ImageGenerationRequest, ImageModel, Moderation, OutputFormat, Prompt, Quality};
+
+/// What is wanted of the images.
+#[derive(Clone, Debug)]
+pub(in crate::client) struct Wishes {
+    pub(super) prompt: String,
+    pub(super) model: ImageModel,
+    pub(super) size: SizeRequest,
+    pub(super) quality: Option<Quality>,
+    pub(super) output: Option<Output>,
+    pub(super) count: Option<ImageCount>,
+    pub(super) background: Option<Background>,
+    pub(super) moderation: Option<Moderation>,
+    pub(super) user: Option<String>,
+    pub(super) partial_images: Option<PartialImages>,
+    pub(super) time_limit: Option<Duration>,
+}
+
+/// How the images are to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) enum Delivery {
+    /// In one answer.
+    Whole,
+    /// As events.
+    Events,
+}
+
+/// The setters of a request that has `wishes`.
+macro_rules! setters {
+    ($request:ident) => {
+        impl $request {
+            /// Width and height; see [`size!`](crate::size).
+            pub fn size(mut self, size: impl Into<$crate::image::SizeRequest>) -> Self {
+                self.wishes.size = size.into();
+                self
+            }
+
+            /// How much work goes into the image.
+            pub fn quality(mut self, quality: $crate::wire::types::Quality) -> Self {
+                self.wishes.quality = Some(quality);
+                self
+            }
+
+            /// The file format; a [`Format`](crate::image::Format) alone stands for its best quality.
+            pub fn format(mut self, output: impl Into<$crate::client::Output>) -> Self {
+                self.wishes.output = Some(output.into());
+                self
+            }
+
+            /// How many images. Requests for a single one are easier to repeat and to account for.
+            ///
+            /// A stream carries one image only.
+            pub fn count(mut self, count: $crate::client::ImageCount) -> Self {
+                self.wishes.count = Some(count);
+                self
+            }
+
+            /// How many intermediate images may come before the final one, as events of a stream. Each is charged for.
+            ///
+            /// Without a stream there are none.
+            pub fn partial_images(mut self, count: $crate::client::PartialImages) -> Self {
+                self.wishes.partial_images = Some(count);
+                self
+            }
+
+            /// The model, or its dated snapshot.
+            pub fn model(mut self, model: $crate::wire::types::ImageModel) -> Self {
+                self.wishes.model = model;
+                self
+            }
+
+            /// What is behind the subject.
+            pub fn background(mut self, background: $crate::wire::types::Background) -> Self {
+                self.wishes.background = Some(background);
+                self
+            }
+
+            /// How strict the content filter of the model is.
+            pub fn moderation(mut self, moderation: $crate::wire::types::Moderation) -> Self {
+                self.wishes.moderation = Some(moderation);
+                self
+            }
+
+            /// An identifier of your end user; it is kept with the usage record.
+            pub fn user(mut self, user: impl Into<String>) -> Self {
+                self.wishes.user = Some(user.into());
+                self
+            }
+
+            /// How long each attempt may take instead of 120 seconds, or 300 above 2560x1440.
+            ///
+            /// Without a stream that is the whole answer; with one it is how long the service may take to begin, and
+            /// how long it may then say nothing at all. What is given up may be made and charged for nevertheless.
+            pub fn timeout(mut self, limit: std::time::Duration) -> Self {
+                self.wishes.time_limit = Some(limit);
+                self
+            }
+        }
+    };
+}
+pub(super) use setters;
+
+// === impl Wishes ===
+
+impl Wishes {
+    pub(super) fn new(prompt: String) -> Self {
+        Self {
+            prompt,
+            model: ImageModel::GptImage2,
+            size: SizeRequest::Auto,
+            quality: None,
+            output: None,
+            count: None,
+            background: None,
+            moderation: None,
+            user: None,
+            partial_images: None,
+            time_limit: None,
+        }
+    }
+
+    /// The limit that was chosen, or the one of the size.
+    pub(in crate::client) fn time_limit(&self) -> Duration {
+        let is_large = self.size.exact().is_some_and(Size::is_large);
+        let seconds = if is_large { CLIENT_TIMEOUT_LARGE_SECONDS } else { CLIENT_TIMEOUT_SECONDS };
+        self.time_limit.unwrap_or(Duration::from_secs(seconds))
+    }
+
+    /// Whether the limit was chosen.
+    pub(in crate::client) fn has_time_limit(&self) -> bool {
+        self.time_limit.is_some()
+    }
+
+    /// The request as it goes over the wire. What was not chosen is left out, so that the service decides.
+    pub(in crate::client) fn into_wire(self, delivery: Delivery) -> Result<ImageGenerationRequest, Error> {
+        self.check(delivery)?;
+        let refuse = |error: ConversionError| Error::request("prompt", format!("the prompt is {error}"));
+        let prompt = Prompt::try_from(self.prompt).map_err(refuse)?;
+        let request = ImageGenerationRequest::builder()
+            .model(self.model)
+            .prompt(prompt)
+            .n(self.count)
+            .size(self.size.exact().map(SizeRequest::Exact))
+            .quality(self.quality)
+            .output_format(self.output.map(|output| wire_format(output.format())))
+            .output_compression(self.output.and_then(Output::compression))
+            .background(self.background)
+            .moderation(self.moderation)
+            .user(self.user)
+            .partial_images(self.partial_images)
+            .stream((delivery == Delivery::Events).then_some(true));
+        request.try_into().map_err(refuse)
+    }
+
+    /// What no type says: values that are fine alone, and refused together.
+    fn check(&self, delivery: Delivery) -> Result<(), Error> {
+        let images = self.count.map_or(1, ImageCount::get);
+        let partials = self.partial_images.map_or(0, PartialImages::get);
+        if self.prompt.trim().is_empty() {
+            Err(Error::request("prompt", "the prompt is empty"))
+        } else if delivery == Delivery::Events && images > 1 {
+            Err(Error::request("n", "a stream carries one image only"))
+        } else if delivery == Delivery::Whole && partials > 0 {
+            Err(Error::request("partial_images", "only a stream has intermediate images"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn wire_format(format: Format) -> OutputFormat {
+    match format {
+        Format::Png => OutputFormat::Png,
+        Format::Jpeg => OutputFormat::Jpeg,
+        Format::Webp => OutputFormat::Webp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(change: impl FnOnce(&mut Wishes), delivery: Delivery, param: &str) {
+        let mut wishes = Wishes::new("a fox".to_owned());
+        change(&mut wishes);
+        let error = wishes.into_wire(delivery).unwrap_err();
+        assert!(error.is_invalid_request() && error.param() == Some(param) && !error.is_retryable(), "{error:?}");
+    }
+
+    #[test]
+    fn what_the_service_refuses_together_is_refused_before_anything_is_sent() {
+        for delivery in [Delivery::Whole, Delivery::Events] {
+            refused(|wishes| wishes.prompt = " \n\t".to_owned(), delivery, "prompt");
+            refused(|wishes| wishes.prompt = "x".repeat(32_001), delivery, "prompt");
+        }
+        refused(|wishes| wishes.count = ImageCount::new(2).ok(), Delivery::Events, "n");
+        refused(|wishes| wishes.partial_images = PartialImages::new(1).ok(), Delivery::Whole, "partial_images");
+    }
+
+    #[test]
+    fn what_changes_nothing_is_accepted() {
+        let mut wishes = Wishes::new("a fox".to_owned());
+        (wishes.count, wishes.partial_images) = (ImageCount::new(1).ok(), PartialImages::new(0).ok());
+        assert!(wishes.clone().into_wire(Delivery::Whole).is_ok() && wishes.into_wire(Delivery::Events).is_ok());
+    }
+
+    #[test]
+    fn large_images_may_take_longer() {
+        let limit = |size: Size| {
+            let mut wishes = Wishes::new(String::new());
+            wishes.size = SizeRequest::Exact(size);
+            wishes.time_limit().as_secs()
+        };
+        assert_eq!(limit(crate::size!("2560x1440")), 120);
+        assert_eq!(limit(crate::size!("2576x1440")), 300);
+        assert_eq!(Wishes::new(String::new()).time_limit().as_secs(), 120);
+    }
+}

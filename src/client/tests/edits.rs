@@ -1,0 +1,173 @@
+//! Edits as forms, to a server that plays a script.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::pictures::{jpeg, padded, png};
+use super::server::{self, Play, Request, Server, answer};
+use super::{KEY, client, failure, image, run};
+use crate::client::{Client, EditRequest, Error, Images, Input, PartialImages};
+
+fn edit(server: &Server, request: EditRequest) -> Result<Images, Error> {
+    run(client(server).images().edit(request))
+}
+
+/// One part of a form as it arrived: its head, and its content.
+struct Part {
+    head: String,
+    content: Vec<u8>,
+}
+
+/// Takes a form apart by its boundary.
+fn parts(request: &Request) -> Vec<Part> {
+    let boundary = request.header("content-type").unwrap().strip_prefix("multipart/form-data; boundary=").unwrap();
+    let line = format!("--{boundary}\r\n").into_bytes();
+    let mut raw = request.raw.strip_suffix(format!("--{boundary}--\r\n").as_bytes()).unwrap();
+    let mut parts = Vec::new();
+    while let Some(rest) = raw.strip_prefix(&*line) {
+        let end = rest.windows(line.len()).position(|window| window == line).unwrap_or(rest.len());
+        let split = rest.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(rest[..split].to_vec()).unwrap();
+        parts.push(Part { head, content: rest[split + 4..end].strip_suffix(b"\r\n").unwrap().to_vec() });
+        raw = &rest[end..];
+    }
+    assert!(raw.is_empty());
+    parts
+}
+
+fn head(name: &str, file: &str, format: &str) -> String {
+    format!("Content-Disposition: form-data; name=\"{name}\"; filename=\"{file}\"\r\nContent-Type: image/{format}")
+}
+
+/// A file with a png of this many bytes.
+fn file(folder: &tempfile::TempDir, name: &str, length: usize) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, padded(png(16, 16, true), length)).unwrap();
+    path
+}
+
+#[test]
+fn an_edit_is_a_form_of_texts_then_images_then_the_mask() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, "a fox.png", 600_000);
+    let server = Server::play([answer(200, &image())]);
+    let request = EditRequest::new("a hat \u{1f3a9}")
+        .image(&*path)
+        .images([Input::from_bytes(jpeg(40, 30)), Input::from_bytes(png(8, 8, false)).file_name("b\".png")])
+        .mask(png(16, 16, true))
+        .size(crate::size!("1536x1024"))
+        .user("u-1");
+    let images = edit(&server, request).unwrap();
+    assert_eq!(images.first().bytes().unwrap(), b"hello");
+    let request = server.requests().remove(0);
+    assert_eq!(request.line, "POST /v1/images/edits HTTP/1.1");
+    assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    assert_eq!(request.header("content-length"), Some(&*request.raw.len().to_string()));
+    let parts = parts(&request);
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for part in &parts[..4] {
+        let name = part.head.strip_prefix("Content-Disposition: form-data; name=\"").unwrap().trim_end_matches('"');
+        texts.push((name.to_owned(), String::from_utf8(part.content.clone()).unwrap()));
+    }
+    texts.sort();
+    let expected = [("model", "gpt-image-2"), ("prompt", "a hat \u{1f3a9}"), ("size", "1536x1024"), ("user", "u-1")];
+    assert_eq!(texts, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let files: Vec<&str> = parts[4..].iter().map(|part| &*part.head).collect();
+    assert_eq!(
+        files,
+        [
+            head("image[]", "a fox.png", "png"),
+            head("image[]", "image.jpeg", "jpeg").replace("image.jpeg", "image.jpg"),
+            head("image[]", "b\\\".png", "png"),
+            head("mask", "image.png", "png"),
+        ]
+    );
+    assert!(parts[4].content == std::fs::read(path).unwrap());
+    assert!(parts[5].content == jpeg(40, 30) && parts[6].content == png(8, 8, false));
+    assert!(parts[7].content == png(16, 16, true));
+}
+
+#[test]
+fn what_the_service_would_refuse_is_not_sent() {
+    let server = Server::play([answer(200, &image())]);
+    let one = || EditRequest::new("a hat").image(png(16, 16, false));
+    let check = |request: EditRequest, param: &str, words: &str| {
+        let error = edit(&server, request).unwrap_err();
+        assert!(error.is_invalid_request() && error.param() == Some(param), "{error:?}");
+        assert!(error.message().contains(words), "{error}");
+    };
+    check(EditRequest::new("a hat"), "image", "no image");
+    check(one().images(vec![png(16, 16, false); 16]), "image", "at most 16");
+    check(EditRequest::new(" ").image(png(16, 16, false)), "prompt", "empty");
+    check(one().partial_images(PartialImages::MAX), "partial_images", "only a stream");
+    check(EditRequest::new("a hat").image(b"GIF89a".to_vec()), "image", "not a PNG, JPEG or WebP image");
+    check(EditRequest::new("a hat").image(PathBuf::from("none.png")), "image", "none.png cannot be read");
+    check(one().mask(padded(png(16, 16, true), 52_428_800)), "mask", "too many");
+    check(one().mask(png(16, 16, false)), "mask", "no alpha channel");
+    check(one().mask(png(16, 32, true)), "mask", "16x32 px, but the first image has 16x16 px");
+    check(one().mask(jpeg(16, 16)), "mask", "the mask is jpeg, but the first image is png");
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
+fn a_form_is_sent_again_where_the_service_asks_for_it_and_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, "fox.png", 300_000);
+    let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
+    let server = Server::play([busy, answer(200, &image())]);
+    let request = EditRequest::new("a hat").image(path).mask(png(16, 16, true));
+    edit(&server, request).unwrap();
+    let [first, second] = <[Request; 2]>::try_from(server.requests()).unwrap();
+    let contents = |request: &Request| parts(request).into_iter().map(|part| part.content).collect::<Vec<_>>();
+    assert!(contents(&first) == contents(&second));
+    assert_eq!(second.header("x-stainless-retry-count"), Some("1"));
+}
+
+#[test]
+fn a_form_is_not_sent_again_unasked() {
+    let failed = || answer(503, &failure("service_unavailable", &json!({})));
+    for play in [failed(), failed().header("x-should-retry", "false"), Play::Hangup, answer(200, &image()).truncated()]
+    {
+        let server = Server::play([play, answer(200, &image())]);
+        edit(&server, EditRequest::new("a hat").image(png(16, 16, false))).unwrap_err();
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
+fn where_nobody_listens_nothing_was_paid() {
+    let address = server::unused_address();
+    let client = Client::builder().base_url(format!("http://{address}")).api_key(KEY).max_retries(0).build().unwrap();
+    let request = EditRequest::new("a hat").image(png(16, 16, false));
+    let error = run(client.images().edit(request)).unwrap_err();
+    assert!(error.is_connect() && error.is_retryable(), "{error:?}");
+}
+
+#[test]
+fn a_silent_service_is_given_up() {
+    let request = || EditRequest::new("a hat").image(png(16, 16, false)).timeout(Duration::from_millis(50));
+    let server = Server::play([Play::Silence, Play::Silence]);
+    let error = edit(&server, request()).unwrap_err();
+    assert!(error.is_timeout() && error.message().contains("no complete answer"), "{error:?}");
+    let error = run(client(&server).images().edit_stream(request())).unwrap_err();
+    assert!(error.is_timeout() && error.message().contains("no answer"), "{error:?}");
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn an_edit_can_be_a_stream() {
+    let data = json!({"type": "image_edit.completed", "b64_json": "aGVsbG8="});
+    let server = Server::play([Play::events(&format!("event: image_edit.completed\ndata: {data}\n\n"))]);
+    let request = EditRequest::new("a hat").image(png(16, 16, false)).partial_images(PartialImages::new(2).unwrap());
+    let image =
+        run(async { client(&server).images().edit_stream(request).await.unwrap().collect_image().await.unwrap() });
+    assert_eq!(image.bytes().unwrap(), b"hello");
+    let parts = parts(&server.requests().remove(0));
+    let text = |name: &str| {
+        let part = parts.iter().find(|part| part.head.contains(&format!("name=\"{name}\""))).unwrap();
+        String::from_utf8(part.content.clone()).unwrap()
+    };
+    assert_eq!((&*text("stream"), &*text("partial_images")), ("true", "2"));
+}

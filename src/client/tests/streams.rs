@@ -1,0 +1,252 @@
+//! Streams of events from a server that plays a script.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::server::{Play, Server, answer};
+use super::{KEY, client, failure, image, run};
+use crate::client::{Error, GenerateRequest, ImageEvent, ImageStream, PartialImages};
+
+/// A frame as the service writes it.
+fn frame(data: &Value) -> String {
+    format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
+}
+
+fn event(kind: &str, extra: &Value) -> String {
+    let mut data = json!({
+        "type": kind, "b64_json": "aGVsbG8=", "created_at": 7, "size": "1024x1024", "quality": "low",
+        "background": "opaque", "output_format": "png",
+    });
+    data.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    frame(&data)
+}
+
+fn partial(index: u32) -> String {
+    event("image_generation.partial_image", &json!({ "partial_image_index": index }))
+}
+
+fn completed() -> String {
+    let usage = json!({"input_tokens": 1, "input_tokens_details": {"image_tokens": 0, "text_tokens": 1},
+                       "output_tokens": 2, "total_tokens": 3});
+    event("image_generation.completed", &json!({ "usage": usage }))
+}
+
+async fn begin(server: &Server) -> Result<ImageStream, Error> {
+    client(server).images().generate_stream("a fox").await
+}
+
+/// What a person would call each event, to the end of the stream.
+fn story(play: Play) -> Vec<String> {
+    let server = Server::play([play]);
+    run(async {
+        let mut stream = begin(&server).await.unwrap();
+        let mut story = Vec::new();
+        while let Some(event) = stream.next().await {
+            story.push(match event {
+                Ok(ImageEvent::PartialImage { index, .. }) => format!("partial {index}"),
+                Ok(ImageEvent::Completed { usage, .. }) => format!("completed {}", usage.is_some()),
+                Err(error) => format!("error: {error}"),
+            });
+        }
+        assert!(stream.next().await.is_none(), "it is over");
+        story
+    })
+}
+
+#[track_caller]
+fn check(stream: &str, expected: &[&str]) {
+    assert_eq!(story(Play::events(stream)), expected, "{stream}");
+}
+
+const CUT: &str = "error: the stream ended without its image, which may have been made nevertheless (status 200)";
+
+#[test]
+fn an_image_comes_with_its_forerunners() {
+    check(&[partial(0), partial(1), completed()].concat(), &["partial 0", "partial 1", "completed true"]);
+    let server = Server::play([Play::events(&completed()).header("x-request-id", "r-1")]);
+    let image = run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
+    assert_eq!(image.bytes().unwrap(), b"hello");
+    let answer = image.answer();
+    assert_eq!((answer.request_id(), answer.response().created), (Some("r-1"), 7));
+    assert_eq!(answer.response().size.as_deref(), Some("1024x1024"));
+    assert_eq!(answer.usage().unwrap().total_tokens, 3);
+}
+
+#[test]
+fn the_request_asks_for_events() {
+    let server = Server::play([Play::events(&completed())]);
+    let request = GenerateRequest::new("a fox").partial_images(PartialImages::MAX);
+    run(async { client(&server).images().generate_stream(request).await.unwrap().collect_image().await.unwrap() });
+    let request = server.requests().remove(0);
+    assert_eq!(request.line, "POST /v1/images/generations HTTP/1.1");
+    assert_eq!((&request.body["stream"], &request.body["partial_images"]), (&json!(true), &json!(3)));
+    assert!(request.header("accept").unwrap().starts_with("text/event-stream"));
+    assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    assert_eq!(request.header("api-version"), None);
+}
+
+#[test]
+fn heartbeats_and_what_a_later_version_says_are_passed_over() {
+    let later = frame(&json!({"type": "image_generation.mood", "mood": "good"}));
+    let stream =
+        [": keep-alive\n\n", &later, ": keep-alive\n\n", &partial(0), &completed(), "data: [DONE]\n\n"].concat();
+    check(&stream, &["partial 0", "completed true"]);
+}
+
+#[test]
+fn a_type_may_stand_in_the_frame_or_in_the_data() {
+    let data = completed().lines().nth(1).unwrap().to_owned();
+    check(&format!("{data}\n\n"), &["completed true"]);
+    check("event: image_edit.completed\ndata: {\"b64_json\":\"aGVsbG8=\"}\n\n", &["completed false"]);
+}
+
+#[test]
+fn an_unknown_word_about_an_image_takes_nothing_from_it() {
+    let odd = json!({"quality": "ultra", "usage": {"total_tokens": "many"}, "created_at": null, "background": {}});
+    check(&event("image_generation.completed", &odd), &["completed false"]);
+}
+
+#[test]
+fn a_forerunner_that_cannot_be_read_does_not_cost_the_image() {
+    let broken = event("image_generation.partial_image", &json!({"b64_json": null}));
+    check(&[broken, completed()].concat(), &["completed true"]);
+}
+
+#[test]
+fn every_shape_of_an_error_is_an_error_and_the_last_word() {
+    let expected = "error: No. (status 200, code upstream_error, reason network, parameter prompt)";
+    let detail = json!({"message": "No.", "code": "upstream_error", "param": "prompt", "reason": "network"});
+    let mut flat = detail.clone();
+    flat["type"] = "error".into();
+    let both = json!({"type": "error", "code": "x", "message": "x", "param": null, "error": detail});
+    for frame in [
+        format!("event: error\ndata: {both}\n\n"),
+        format!("event: error\ndata: {flat}\n\n"),
+        format!("data: {flat}\n\n"),
+        format!("event: error\ndata: {detail}\n\n"),
+        format!("data: {}\n\n", json!({ "error": detail })),
+    ] {
+        check(&[partial(0), frame, completed()].concat(), &["partial 0", expected]);
+    }
+    check("event: error\ndata: oops\n\n", &["error: the request failed (status 200)"]);
+    check("data: {\"error\":\"oops\"}\n\n", &["error: oops (status 200)"]);
+}
+
+#[test]
+fn an_error_of_a_stream_answers_the_same_questions_as_any_other() {
+    let error = |code: &str, extra: &Value| {
+        let mut frame = failure(code, extra);
+        frame["type"] = "error".into();
+        let server = Server::play([Play::events(&format!("data: {frame}\n\n")).header("x-request-id", "r-2")]);
+        run(async { begin(&server).await.unwrap().collect_image().await.unwrap_err() })
+    };
+    let limited = error("usage_limit_reached", &json!({"resets_in_seconds": 60}));
+    assert!(limited.is_usage_limit() && limited.resets_in() == Some(Duration::from_mins(1)), "{limited:?}");
+    assert_eq!(limited.request_id(), Some("r-2"));
+    assert!(error("rate_limit_exceeded", &json!({})).is_rate_limited());
+    let refused = error("upstream_error", &json!({"reason": "content_refused"}));
+    assert!(refused.is_refused() && !refused.is_retryable(), "{refused:?}");
+    let redacted = error("x", &json!({"message": format!("bad {KEY}")}));
+    assert_eq!(redacted.message(), "bad [redacted]");
+}
+
+#[test]
+fn a_stream_without_its_image_is_an_error() {
+    check("", &[CUT]);
+    check(": keep-alive\n\n", &[CUT]);
+    check(&partial(0), &["partial 0", CUT]);
+    check("event: image_generation.completed\ndata: {\"b64_json\":\"aGV", &[CUT]);
+    let story = story(Play::events(&[partial(0), completed()].concat()).truncated_by(40));
+    assert!(story[0] == "partial 0" && story[1].contains("the connection broke"), "{story:?}");
+}
+
+#[test]
+fn an_image_whose_last_empty_line_is_missing_is_not_lost() {
+    check(completed().trim_end(), &["completed true"]);
+}
+
+#[test]
+fn a_final_image_that_is_none_is_an_error() {
+    for extra in [json!({"b64_json": ""}), json!({"b64_json": null}), json!({"b64_json": 1})] {
+        let story = story(Play::events(&event("image_generation.completed", &extra)));
+        assert!(story.len() == 1 && story[0].starts_with("error: "), "{story:?}");
+    }
+    let story = story(Play::events("data: <html>\n\n"));
+    assert!(story[0].contains("not what this version understands"), "{story:?}");
+}
+
+#[test]
+fn an_event_that_is_too_large_is_an_error() {
+    let endless = format!("data: {}\n\n", "x".repeat(65 << 20));
+    let story = story(Play::events(&endless));
+    assert!(story.len() == 1 && story[0].contains("too large"), "{}", story.len());
+}
+
+#[test]
+fn a_whole_answer_is_a_stream_of_one_event() {
+    let play = || answer(200, &image()).header("content-type", "application/json");
+    assert_eq!(story(play()), ["completed false"]);
+    let story = story(play().truncated());
+    assert!(story.len() == 1 && story[0].contains("the connection broke"), "{story:?}");
+}
+
+#[test]
+fn events_are_handed_on_while_the_stream_is_silent_and_silence_has_a_limit() {
+    let server = Server::play([Play::events(&[partial(0), completed()].concat()).then_silent()]);
+    let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
+    run(async {
+        let mut stream = client(&server).images().generate_stream(request).await.unwrap();
+        assert!(matches!(stream.next().await, Some(Ok(ImageEvent::PartialImage { index: 0, .. }))));
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert!(error.is_timeout() && !error.is_retryable() && error.message().contains("nothing more"), "{error:?}");
+        assert!(stream.next().await.is_none());
+    });
+}
+
+#[test]
+fn a_stream_that_never_begins_is_given_up_and_not_asked_for_again() {
+    let server = Server::play([Play::Silence, Play::events(&completed())]);
+    let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
+    let error = run(client(&server).images().generate_stream(request)).unwrap_err();
+    assert!(error.is_timeout() && error.message().contains("no answer"), "{error:?}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_service_that_does_not_end_after_the_image_is_not_waited_for() {
+    let play = Play::events(&[&*completed(), ": and more\n\n"].concat()).then_silent();
+    assert_eq!(story(play), ["completed true"]);
+}
+
+#[test]
+fn an_error_before_the_stream_is_an_ordinary_one() {
+    let body = failure("invalid_request_error", &json!({"param": "size"}));
+    let server = Server::play([answer(400, &body).header("x-request-id", "r-3")]);
+    let error = run(begin(&server)).unwrap_err();
+    assert_eq!((error.status(), error.param(), error.request_id()), (Some(400), Some("size"), Some("r-3")));
+    let server = Server::play([Play::page(500, "<html>oops</html>")]);
+    assert_eq!(run(begin(&server)).unwrap_err().to_string(), "the request failed (status 500)");
+}
+
+#[test]
+fn a_busy_service_is_asked_again_before_the_stream_and_never_after() {
+    let busy = || answer(503, &failure("service_unavailable", &json!({})));
+    let server = Server::play([busy(), Play::events(&completed())]);
+    run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
+    assert_eq!(server.requests()[1].header("x-stainless-retry-count"), Some("1"));
+    for play in [Play::Hangup, Play::events(&partial(0)), Play::events(&completed()).truncated()] {
+        let server = Server::play([play, Play::events(&completed())]);
+        let result = run(async { begin(&server).await?.collect_image().await });
+        let error = result.err().map(|error| (error.is_retryable(), server.requests().len()));
+        assert!(matches!(error, None | Some((false, 1))), "{error:?}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
+fn it_is_a_stream_for_those_who_have_a_library_of_them() {
+    fn is_stream(_: impl futures_core::Stream<Item = Result<ImageEvent, Error>> + Send + Unpin) {}
+    let server = Server::play([Play::events(&completed())]);
+    is_stream(run(begin(&server)).unwrap());
+}

@@ -1,0 +1,27 @@
+//! An edit, from the form to the body of the answer.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+
+use super::deliver::{Made, deliver};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::gateway::keys::Caller;
+use crate::gateway::rules;
+use crate::gateway::spool::EditForm;
+
+/// `POST /v1/images/edits`. The files of the form live as long as the job: every attempt can send them again.
+///
+/// # Errors
+///
+/// Before anything is spent: what breaks a rule. After that: what the money rules make of the failed attempts.
+pub(crate) async fn edit_image(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    request_id: &str,
+    form: EditForm,
+) -> Result<Made, Error> {
+    let job = rules::edit(form, Utc::now())?;
+    deliver(gateway, caller, request_id, job).await
+}

@@ -1,0 +1,290 @@
+//! The form as multipart: parts by their names, in any order.
+//!
+//! The parser takes and holds whatever it can get, and searches for as long as bytes come. So it is fed one frame at a
+//! time, only when it is at a loss with what it has, and no further than it may search.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName};
+use http_body::{Body, Frame};
+use http_body_util::BodyDataStream;
+use multer::{Field, Multipart};
+
+use super::fields::{self, Fields};
+use super::{Images, TEXT_MAX, no_room};
+use crate::error::{Error, Reason, Rejection};
+use crate::gateway::front::body::Arriving;
+use crate::gateway::spool::{EditForm, Spool, Spooled, Upload};
+use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
+
+/// What one text may be: the longest prompt of four-byte characters, and then the rules count them.
+const FIELD_MAX: usize = 128 * 1024;
+/// Parts that are no images. There are fewer fields, but some may come twice and some empty.
+const TEXT_PARTS_MAX: usize = 64;
+/// The head of a part.
+const HEAD_MAX: usize = 8 * 1024;
+const HEADERS_MAX: usize = 16;
+/// What may lie between two parts, before the first or behind the last: a head and some padding.
+const SEARCH_MAX: usize = 16 * 1024;
+/// A boundary has 1 to 70 characters.
+const BOUNDARY_MAX: usize = 70;
+
+const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-encoding");
+
+/// The body as the parser gets it.
+struct Feed<'a> {
+    arriving: &'a mut Arriving,
+    search: &'a Search,
+    fed: bool,
+}
+
+/// How the parser gets on since it last found something.
+#[derive(Debug, Default)]
+struct Search {
+    /// It could do nothing with what it has.
+    at_a_loss: AtomicBool,
+    /// The bytes that it was fed.
+    fed: AtomicUsize,
+}
+
+/// A form that is being read.
+struct Reading<'a> {
+    spool: &'a Spool,
+    search: &'a Search,
+    images: Images,
+    fields: Fields,
+    texts: usize,
+    text: u64,
+}
+
+/// What a part is, by its name.
+enum Part {
+    Image,
+    Mask,
+    Text,
+}
+
+/// The boundary that a content type names; nothing where it is no form.
+pub(super) fn boundary(content_type: &str) -> Option<Result<String, Error>> {
+    let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {
+        return None;
+    }
+    // Two boundaries: another reader on the way may have taken the other one.
+    let named = parameters.to_ascii_lowercase().matches("boundary=").count();
+    let boundary = multer::parse_boundary(content_type).ok().filter(|text| named == 1 && is_boundary(text));
+    Some(boundary.ok_or_else(|| {
+        malformed("the header 'Content-Type' must name one boundary of 1 to 70 characters that boundaries may have")
+    }))
+}
+
+/// The characters of RFC 2046.
+fn is_boundary(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
+    (1..=BOUNDARY_MAX).contains(&text.len()) && text.bytes().all(legal) && !text.ends_with(' ')
+}
+
+pub(super) async fn read(mut arriving: Arriving, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
+    let search = Search::default();
+    let feed = Feed { arriving: &mut arriving, search: &search, fed: false };
+    let mut parts = Multipart::new(BodyDataStream::new(feed), boundary);
+    let mut reading =
+        Reading { spool, search: &search, images: Images::default(), fields: Fields::default(), texts: 0, text: 0 };
+    while let Some(part) = parts.next_field().await.map_err(broken)? {
+        search.found();
+        reading.part(part).await?;
+    }
+    drop(parts);
+    let Reading { images, fields, .. } = reading;
+    epilogue(&mut arriving).await?;
+    images.finish("image", fields)
+}
+
+/// Reads what lies behind the last part, so that the connection can carry another request.
+async fn epilogue(arriving: &mut Arriving) -> Result<(), Error> {
+    let mut length = 0;
+    while let Some(data) = arriving.data().await? {
+        length += data.len();
+        if length > SEARCH_MAX {
+            return Err(malformed("too much follows the last part"));
+        }
+    }
+    Ok(())
+}
+
+// === impl Reading ===
+
+impl Reading<'_> {
+    async fn part(&mut self, part: Field<'_>) -> Result<(), Error> {
+        check_head(part.headers())?;
+        let Some(name) = part.name().map(str::to_owned) else {
+            return Err(malformed("a part has no name"));
+        };
+        match Part::of(&name) {
+            Part::Image => {
+                self.images.room("image")?;
+                let file = self.file(part, &name).await?;
+                self.images.images.push(Upload::new(name, file));
+            }
+            Part::Mask => {
+                if self.images.mask.is_some() {
+                    return Err(fields::twice(&name));
+                }
+                let file = self.file(part, &name).await?;
+                self.images.mask = Some(Upload::new(name, file));
+            }
+            Part::Text => self.text(part, &name).await?,
+        }
+        Ok(())
+    }
+
+    /// An image, into the spool, piece by piece.
+    async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<Arc<Spooled>, Error> {
+        let mut writer = self.spool.begin().map_err(|error| no_room(&error))?;
+        while let Some(piece) = self.piece(&mut part).await? {
+            if writer.len() + piece.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
+                return Err(too_large(name));
+            }
+            writer.write(&piece).map_err(|error| no_room(&error))?;
+        }
+        Ok(writer.finish())
+    }
+
+    async fn text(&mut self, mut part: Field<'_>, name: &str) -> Result<(), Error> {
+        self.texts += 1;
+        if self.texts > TEXT_PARTS_MAX {
+            return Err(malformed("it has too many parts"));
+        }
+        let kind = fields::known(name)?.kind;
+        let mut text = BytesMut::new();
+        while let Some(piece) = self.piece(&mut part).await? {
+            self.text += piece.len() as u64;
+            if text.len() + piece.len() > FIELD_MAX || self.text > TEXT_MAX {
+                let message = format!("Invalid '{name}': string too long. Expected at most {FIELD_MAX} bytes.");
+                return Err(Rejection::new(name, Reason::StringAboveMax, message).into());
+            }
+            text.extend_from_slice(&piece);
+        }
+        let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(part.headers()));
+        let Some(text) = text else {
+            let message = format!("Invalid '{name}': the text is not UTF-8.");
+            return Err(Rejection::new(name, Reason::InvalidValue, message).into());
+        };
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.fields.put(name, fields::from_text(kind, text))
+    }
+
+    async fn piece(&self, part: &mut Field<'_>) -> Result<Option<Bytes>, Error> {
+        let piece = part.chunk().await.map_err(broken)?;
+        self.search.found();
+        Ok(piece)
+    }
+}
+
+// === impl Search ===
+
+impl Search {
+    fn found(&self) {
+        self.at_a_loss.store(false, Ordering::Relaxed);
+        self.fed.store(0, Ordering::Relaxed);
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn of(name: &str) -> Self {
+        let index = name.strip_prefix("image[").and_then(|rest| rest.strip_suffix(']'));
+        match (name, index) {
+            ("mask", _) => Self::Mask,
+            ("image", _) => Self::Image,
+            // `image[]`, and `image[0]` as clients in the style of PHP write it.
+            (_, Some(index)) if index.len() <= 4 && index.bytes().all(|byte| byte.is_ascii_digit()) => Self::Image,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// A head within its bounds that says nothing that would have to be undone.
+fn check_head(headers: &HeaderMap) -> Result<(), Error> {
+    let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if length > HEAD_MAX || headers.len() > HEADERS_MAX {
+        return Err(malformed("the head of a part is too large"));
+    }
+    if !headers.contains_key(CONTENT_DISPOSITION) {
+        return Err(malformed("a part has no 'Content-Disposition'"));
+    }
+    let coding = headers.get(TRANSFER_ENCODING).map_or(&b"binary"[..], |value| value.as_bytes());
+    if !["binary", "8bit", "7bit"].iter().any(|plain| coding.eq_ignore_ascii_case(plain.as_bytes())) {
+        return Err(malformed("a part has a 'Content-Transfer-Encoding' that is not read here"));
+    }
+    if starts_with(headers.get(CONTENT_TYPE).map_or(b"", |value| value.as_bytes()), "multipart/") {
+        return Err(malformed("a part has parts of its own, which are not read here"));
+    }
+    Ok(())
+}
+
+/// Whether a text that is more than ASCII is what its part says it is.
+fn is_utf8(headers: &HeaderMap) -> bool {
+    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let said = said.to_ascii_lowercase();
+    said.split_once("charset=").is_none_or(|(_, charset)| {
+        let charset = charset.split(';').next().unwrap_or_default().trim().trim_matches('"');
+        charset == "utf-8" || charset == "utf8"
+    })
+}
+
+fn starts_with(bytes: &[u8], prefix: &str) -> bool {
+    bytes.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+}
+
+fn too_large(name: &str) -> Error {
+    Error::TooLarge(Rejection {
+        param: Some(name.to_owned()),
+        reason: None,
+        message: format!("Invalid '{name}': the image must be smaller than {MAX_UPLOAD_IMAGE_BYTES} bytes."),
+    })
+}
+
+fn malformed(what: &str) -> Error {
+    Rejection::whole(Reason::InvalidValue, format!("The form cannot be read: {what}.")).into()
+}
+
+/// The parser gave up: for a reason of ours that it only passes on, or for one of its own.
+fn broken(error: multer::Error) -> Error {
+    if let multer::Error::StreamReadFailed(reason) = error {
+        return reason.downcast::<Error>().map_or(Error::Internal, |reason| *reason);
+    }
+    malformed("it is no multipart form, or it ends before its last boundary")
+}
+
+// === impl Feed ===
+
+impl Body for Feed<'_> {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let at_a_loss = self.search.at_a_loss.swap(true, Ordering::Relaxed);
+        if std::mem::take(&mut self.fed) || !at_a_loss {
+            // It comes again at once, unless it finds something in what it has.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.search.fed.load(Ordering::Relaxed) > SEARCH_MAX {
+            return Poll::Ready(Some(Err(malformed("the boundary or the end of a part's head does not come"))));
+        }
+        self.arriving.poll_data(cx).map_ok(|data| {
+            self.search.fed.fetch_add(data.len(), Ordering::Relaxed);
+            self.fed = true;
+            Frame::data(data)
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! Forms as clients send them, and as nobody should.
+
+mod json;
+mod multipart;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::Frame;
+use tempfile::TempDir;
+
+use super::*;
+use crate::image::Source as _;
+
+/// A spool in a directory of its own.
+struct Place {
+    spool: Spool,
+    folder: TempDir,
+}
+
+/// A body that is made while it is read, and counted.
+struct Made {
+    pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
+    pulled: Arc<AtomicU64>,
+    waits: bool,
+}
+
+// === impl Place ===
+
+impl Place {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { spool: Spool::new(folder.path()).unwrap(), folder }
+    }
+
+    async fn read(&self, content_type: &str, pieces: Vec<Bytes>) -> Result<EditForm, Error> {
+        self.pull(content_type, pieces.into_iter()).await.0
+    }
+
+    /// Reads a body that is made piece by piece, and says how much of it was asked for.
+    async fn pull(
+        &self,
+        content_type: &str,
+        pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
+    ) -> (Result<EditForm, Error>, u64) {
+        let pulled = Arc::new(AtomicU64::new(0));
+        let body = Made { pieces: Box::new(pieces), pulled: Arc::clone(&pulled), waits: false };
+        let request = hyper::Request::post("/").header("content-type", content_type);
+        let result = read(request.body(Body::wrap(body)).unwrap(), &self.spool).await;
+        (result, pulled.load(Ordering::Relaxed))
+    }
+
+    /// The names in the folder, all of them leftovers.
+    fn leftovers(&self) -> usize {
+        std::fs::read_dir(self.folder.path().join("spool")).unwrap().count()
+    }
+}
+
+impl http_body::Body for Made {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    /// Like a socket: something is there, or it comes a little later.
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.waits = !self.waits;
+        if self.waits {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = self.pieces.next();
+        self.pulled.fetch_add(next.as_ref().map_or(0, |piece| piece.len() as u64), Ordering::Relaxed);
+        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// A small picture, different for each number.
+fn png(number: u8) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, 2, 2);
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.write_header().unwrap().write_image_data(&[number; 16]).unwrap();
+    file
+}
+
+fn bytes(upload: &Upload) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(upload.file.len()).unwrap()];
+    let mut at = 0;
+    while at < bytes.len() {
+        let count = upload.file.read_at(at as u64, &mut bytes[at..]).unwrap();
+        assert!(count > 0, "the file is as long as it says");
+        at += count;
+    }
+    bytes
+}
+
+/// So many bytes of nothing, in frames as they come from a socket.
+fn zeros(count: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
+    const FRAME: u64 = 64 * 1024;
+    let frame = Bytes::from(vec![0; usize::try_from(FRAME).unwrap()]);
+    (0..count.div_ceil(FRAME)).map(move |index| {
+        let length = FRAME.min(count - index * FRAME);
+        frame.slice(..usize::try_from(length).unwrap())
+    })
+}
+
+#[track_caller]
+fn assert_refused(result: Result<EditForm, Error>, status: u16, param: Option<&str>) -> String {
+    let error = result.expect_err("it is refused");
+    assert_eq!((error.code().status(), error.param()), (status, param), "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn other_content_types_and_compressed_bodies_are_not_read() {
+    let place = Place::new();
+    for content_type in ["", "text/plain", "multipart/mixed; boundary=b", "image/png", "application/jsonp", "multipart"]
+    {
+        let (result, pulled) = place.pull(content_type, zeros(1000)).await;
+        assert_refused(result, 415, None);
+        assert_eq!(pulled, 0);
+    }
+    for content_type in ["application/json", "multipart/form-data; boundary=b"] {
+        let request = hyper::Request::post("/").header("content-type", content_type);
+        let request = request.header("content-encoding", "identity").header("content-encoding", "gzip");
+        assert_refused(read(request.body(Body::empty()).unwrap(), &place.spool).await, 415, None);
+    }
+}
+
+#[tokio::test]
+async fn an_announced_length_above_the_limit_is_refused_unread() {
+    let place = Place::new();
+    for (content_type, most) in
+        [("application/json", MAX_EDIT_JSON_BODY_BYTES), ("multipart/form-data; boundary=b", MAX_EDIT_FORM_BODY_BYTES)]
+    {
+        for (length, status) in [(most + 1, 413), (most, 400)] {
+            let request = hyper::Request::post("/").header("content-type", content_type);
+            let request = request.header("content-length", length).body(Body::empty()).unwrap();
+            assert_refused(read(request, &place.spool).await, status, None);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_too_slowly_is_given_up() {
+    struct Slow(tokio::time::Interval);
+    impl http_body::Body for Slow {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            self.0.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b" ")))))
+        }
+    }
+    let place = Place::new();
+    for content_type in ["application/json", "multipart/form-data; boundary=b"] {
+        let begun = tokio::time::Instant::now();
+        let body = Body::wrap(Slow(tokio::time::interval(std::time::Duration::from_millis(10))));
+        let request = hyper::Request::post("/").header("content-type", content_type).body(body).unwrap();
+        assert_refused(read(request, &place.spool).await, 400, None);
+        let seconds = begun.elapsed().as_secs();
+        assert!((29..=31).contains(&seconds), "{seconds}");
+    }
+}

@@ -1,0 +1,313 @@
+//! JSON forms.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::gateway::front::form::data_url::URL_MAX;
+
+const JSON: &str = "application/json";
+
+fn url(number: u8) -> String {
+    format!("data:image/png;base64,{}", STANDARD.encode(png(number)))
+}
+
+async fn read_text(text: impl Into<Bytes>) -> Result<EditForm, Error> {
+    Place::new().read(JSON, vec![text.into()]).await
+}
+
+async fn read_json(value: &Value) -> Result<EditForm, Error> {
+    read_text(value.to_string()).await
+}
+
+fn with_url(url: &str) -> Value {
+    json!({"images": [{"image_url": url}], "prompt": "red"})
+}
+
+fn example() -> Value {
+    json!({
+        "images": [{"image_url": url(1)}, {"file_id": null, "image_url": url(2)}],
+        "mask": {"image_url": url(9)},
+        "prompt": "ein \"Hut\" für ihn \\ \n 😀",
+        "n": 1.0,
+        "stream": true,
+        "user": null,
+    })
+}
+
+fn assert_example(form: &EditForm) {
+    let images: Vec<_> = form.images.iter().map(|image| (image.param.as_str(), bytes(image))).collect();
+    assert_eq!(images, [("images[0].image_url", png(1)), ("images[1].image_url", png(2))]);
+    assert!(form.images[0].header.as_ref().unwrap().alpha);
+    assert_eq!(form.mask.as_ref().map(|mask| (mask.param.as_str(), bytes(mask))), Some(("mask.image_url", png(9))));
+    let fields = json!({"prompt": "ein \"Hut\" für ihn \\ \n 😀", "n": 1.0, "stream": true, "user": null});
+    assert_eq!(Value::Object(form.fields.clone()), fields);
+}
+
+#[tokio::test]
+async fn a_body_is_the_same_wherever_it_is_cut() {
+    let place = Place::new();
+    for text in [example().to_string(), serde_json::to_string_pretty(&example()).unwrap()] {
+        let text = Bytes::from(text);
+        let single = text.chunks(1).map(Bytes::copy_from_slice).collect();
+        assert_example(&place.read(JSON, single).await.unwrap());
+        for cut in 0..text.len() {
+            let pieces = vec![text.slice(..cut), text.slice(cut..)];
+            assert_example(&place.read("application/json; charset=utf-8", pieces).await.unwrap());
+        }
+    }
+    assert_eq!(place.leftovers(), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_is_never_taken_for_whole() {
+    let place = Place::new();
+    let text = Bytes::from(example().to_string());
+    for end in 0..text.len() {
+        assert!(place.read(JSON, vec![text.slice(..end)]).await.is_err(), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn escapes_in_a_data_url_are_what_they_stand_for() {
+    let file: Vec<u8> = [png(1), (0..=255).rev().flat_map(|byte| [byte, 0xfb, 0xff]).collect()].concat();
+    let plain = STANDARD.encode(&file);
+    assert!(plain.contains('/') && plain.contains('+'));
+    let wrapped = plain.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>();
+    let place = Place::new();
+    for base64 in [
+        plain.replace('/', "\\/"),
+        plain.replace('+', "\\u002B").replace('/', "\\u002f"),
+        wrapped.join("\\n"),
+        wrapped.join("\\r\\n") + "\\n",
+        wrapped.join(" ") + " \\t ",
+        plain.chars().map(|char| format!("\\u{:04x}", u32::from(char))).collect(),
+    ] {
+        let body = Bytes::from(format!(r#"{{"images":[{{"image_url":"DATA:image\/png;base64,{base64}"}}]}}"#));
+        for size in [1, 7, body.len()] {
+            let pieces = body.chunks(size).map(Bytes::copy_from_slice).collect();
+            let form = place.read(JSON, pieces).await.unwrap();
+            assert_eq!(bytes(&form.images[0]), file, "{base64}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn damaged_base64_is_refused_and_named() {
+    let place = Place::new();
+    for base64 in [
+        "QQ=",
+        "QQ",
+        "Q",
+        "QUI",
+        "QQ==Q",
+        "QQ==QUJD",
+        "QQ=A",
+        "=",
+        "====",
+        "Q===",
+        "QR==",
+        "QU_-",
+        "QU\u{e9}D",
+        "QUJD!",
+        "QUJDQ",
+        "QU\\\\JD",
+        "QU\\\"JD",
+        "QU\\u00e9D",
+        "QU\\u0000D",
+        "QUJD,",
+        "QUJDQUJDQUJDQUJDQUJDQUJDQUJDQUJDQQ==QUJD",
+    ] {
+        let body = Bytes::from(format!(r#"{{"images":[{{"image_url":"data:image/png;base64,{base64}"}}]}}"#));
+        for size in [1, 5, body.len()] {
+            let pieces = body.chunks(size).map(Bytes::copy_from_slice).collect();
+            assert_refused(place.read(JSON, pieces).await, 400, Some("images[0].image_url"));
+        }
+    }
+    // A line break that is not escaped is no JSON in the first place; here it is no base64.
+    assert_refused(
+        read_text("{\"images\":[{\"image_url\":\"data:image/png;base64,QU\nJD\"}]}").await,
+        400,
+        Some("images[0].image_url"),
+    );
+    for escape in ["\\x", "\\u00g0", "\\u", "\\U0041"] {
+        let body = format!(r#"{{"images":[{{"image_url":"data:image/png;base64,QUJD{escape}"}}]}}"#);
+        assert_refused(read_text(body).await, 400, None);
+    }
+}
+
+#[tokio::test]
+async fn only_data_urls_of_images_are_read() {
+    for (address, word) in [
+        ("https://example.com/a.png", "remote"),
+        ("HTTP://example.com/a.png", "remote"),
+        ("", "data URL"),
+        ("dat", "data URL"),
+        ("data:", "data URL"),
+        ("file:///etc/passwd", "data URL"),
+        ("iVBORw0KGgo=", "data URL"),
+        ("data:image/png,abc", "data URL"),
+        ("data:text/plain;base64,QUJD", "data URL"),
+        ("data:;base64,QUJD", "data URL"),
+        ("data:image/png;base64", "data URL"),
+        (&format!("data:image/png;{};base64,QUJD", "a".repeat(300)), "data URL"),
+    ] {
+        let message = assert_refused(read_json(&with_url(address)).await, 400, Some("images[0].image_url"));
+        assert!(message.contains(word), "{address}: {message}");
+    }
+    let form = read_json(&with_url("data:image/png;name=a.png;base64,QUJD")).await.unwrap();
+    assert_eq!(bytes(&form.images[0]), b"ABC");
+    assert!(read_json(&with_url("data:image/png;base64,")).await.unwrap().images[0].header.is_err());
+}
+
+#[tokio::test]
+async fn each_fault_of_shape_names_its_place() {
+    let good = json!({"image_url": url(1)});
+    for (body, param) in [
+        (json!({"prompt": "red"}), "images"),
+        (json!({"images": []}), "images"),
+        (json!({"images": null}), "images"),
+        (json!({"images": url(1)}), "images"),
+        (json!({"images": good}), "images"),
+        (json!({"images": [url(1)]}), "images[0]"),
+        (json!({"images": [good, null]}), "images[1]"),
+        (json!({"images": [good, []]}), "images[1]"),
+        (json!({"images": [good, {}]}), "images[1]"),
+        (json!({"images": [{"image_url": null, "file_id": null}]}), "images[0]"),
+        (json!({"images": [{"file_id": "f"}]}), "images[0].file_id"),
+        (json!({"images": [{"file_id": 1}]}), "images[0].file_id"),
+        (json!({"images": [{"file_id": "f", "image_url": url(1)}]}), "images[0]"),
+        (json!({"images": [{"image_url": 1}]}), "images[0].image_url"),
+        (json!({"images": [{"image_url": {"url": url(1)}}]}), "images[0].image_url"),
+        (json!({"images": [good, {"image_url": url(1), "detail": "high"}]}), "images[1].detail"),
+        (json!({"images": [good], "mask": url(1)}), "mask"),
+        (json!({"images": [good], "mask": {}}), "mask"),
+        (json!({"images": [good], "mask": []}), "mask"),
+        (json!({"images": [good], "mask": {"file_id": "f"}}), "mask.file_id"),
+        (json!({"images": [good], "mask": {"image_url": "x"}}), "mask.image_url"),
+        (json!({"images": [good], "mask": {"b64": "x"}}), "mask.b64"),
+        (json!({"images": vec![good.clone(); 17]}), "images"),
+        (json!({"images": [good], "image": url(1)}), "image"),
+        (json!({"images": [good], "style": {}}), "style"),
+    ] {
+        let error = read_json(&body).await.expect_err(param);
+        assert_eq!((error.code().status(), error.param()), (400, Some(param)), "{error}");
+    }
+    let both = format!(r#"{{"images":[{{"image_url":"{}","file_id":"f"}}]}}"#, url(1));
+    assert_refused(read_text(both).await, 400, Some("images[0]"));
+    assert_eq!(read_json(&json!({"images": vec![good.clone(); 16], "mask": null})).await.unwrap().images.len(), 16);
+}
+
+#[tokio::test]
+async fn two_different_answers_to_one_question_are_refused() {
+    let image = format!(r#"{{"image_url":"{}"}}"#, url(1));
+    for (members, param) in [
+        (format!(r#""images":[{image}],"images":[{image}]"#), "images"),
+        (format!(r#""images":[{image}],"mask":{image},"mask":{image}"#), "mask"),
+        (format!(r#""images":[{image}],"mask":null,"mask":{image}"#), "mask"),
+        (format!(r#""images":[{image}],"n":1,"n":2"#), "n"),
+        (format!(r#""images":[{image}],"prompt":"a","pr\u006fmpt":"b""#), "prompt"),
+        (format!(r#""images":[{{"image_url":"{0}","image_url":"{0}"}}]"#, url(1)), "images[0].image_url"),
+    ] {
+        assert_refused(read_text(format!("{{{members}}}")).await, 400, Some(param));
+    }
+    let same = format!(r#"{{"imag\u0065s":[{image}],"n":1,"n":1}}"#);
+    assert_eq!(read_text(same).await.unwrap().fields["n"], 1);
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_refused() {
+    let good = example().to_string();
+    let open = good.strip_suffix('}').unwrap();
+    for body in [
+        String::new(),
+        "[]".to_owned(),
+        "null".to_owned(),
+        format!("\u{feff}{good}"),
+        format!("{good}x"),
+        format!("{good}{good}"),
+        format!("{open},}}"),
+        format!("{open},\"quality\":\"a\"\"b\"}}"),
+        format!("{open},\"quality\" \"low\"}}"),
+        format!("{open},\"quality\":}}"),
+        format!("{open},\"quality\":lo}}"),
+        format!("{open},\"quality\":01}}"),
+        format!("{open},\"quality\":[1,]}}"),
+        format!("{open},\"quality\":\"\\ud800\"}}"),
+        format!("{open},quality:1}}"),
+        format!("{open}]"),
+        good.replace("[{", "[,{"),
+        good.replace("},{", "}{"),
+        good.replace("},{", "},,{"),
+        good.replace("}]", "},]"),
+        good.replace(":[{", ":[{,"),
+        good.replacen("\"}", "\",}", 1),
+        format!("{{\"{}\":1}}", "k".repeat(300)),
+    ] {
+        let error = read_text(body.clone()).await.expect_err(&body);
+        assert_eq!((error.code().status(), error.param()), (400, None), "{body}: {error}");
+        assert!(error.body()["error"]["reason"] == "invalid_json", "{body}");
+    }
+    let invalid = [open.as_bytes(), b",\"quality\":\"\xff\"}"].concat();
+    assert_refused(read_text(invalid).await, 400, None);
+}
+
+#[tokio::test]
+async fn objects_and_arrays_keep_only_their_kind() {
+    let mut body = example();
+    body["quality"] = json!([1, {"a": "]\"}"}]);
+    body["user"] = json!({"a": ["}"]});
+    let fields = read_json(&body).await.unwrap().fields;
+    assert_eq!((&fields["quality"], &fields["user"]), (&json!([]), &json!({})));
+    let deep =
+        format!(r#"{{"images":[{{"image_url":"{}"}}],"n":{}{}}}"#, url(1), "[".repeat(100_000), "]".repeat(100_000));
+    assert_eq!(read_text(deep).await.unwrap().fields["n"], json!([]));
+}
+
+#[tokio::test]
+async fn text_beside_the_images_has_a_bound() {
+    let place = Place::new();
+    let open = r#"{"prompt":""#;
+    let letters = std::iter::repeat_n(Bytes::from(vec![b'a'; 64 * 1024]), 10_000);
+    let (result, pulled) = place.pull(JSON, [Bytes::from(open)].into_iter().chain(letters)).await;
+    assert_refused(result, 413, None);
+    assert!(pulled < 1_200_000, "{pulled}");
+}
+
+/// A body with one data URL of so many characters.
+fn long(characters: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
+    let open = r#"{"images":[{"image_url":""#;
+    // The base64 must end on a group of four.
+    let heads = ["", "a", "aa", "aaa"].map(|some| format!("data:image/png;{some};base64,"));
+    let head = heads.into_iter().find(|head| (characters - head.len() as u64).is_multiple_of(4)).unwrap();
+    let left = characters - head.len() as u64;
+    let frame = Bytes::from(vec![b'A'; 64 * 1024]);
+    let frames = (0..left.div_ceil(65_536))
+        .map(move |index| frame.slice(..usize::try_from(65_536.min(left - index * 65_536)).unwrap()));
+    [Bytes::from(open), Bytes::from(head)].into_iter().chain(frames).chain([Bytes::from(r#""}]}"#)])
+}
+
+#[tokio::test]
+async fn a_data_url_has_as_many_characters_as_the_document_says() {
+    assert_eq!(URL_MAX, 20_971_520);
+    let place = Place::new();
+    for characters in [URL_MAX - 1, URL_MAX] {
+        let form = place.pull(JSON, long(characters)).await.0.unwrap();
+        assert!(form.images[0].file.len() > 15_000_000);
+    }
+    let (result, pulled) = place.pull(JSON, long(URL_MAX + 1)).await;
+    assert_refused(result, 400, Some("images[0].image_url"));
+    assert!(pulled <= URL_MAX + 128, "{pulled}");
+    let (result, pulled) = place.pull(JSON, long(8 * URL_MAX)).await;
+    assert_refused(result, 400, Some("images[0].image_url"));
+    assert!(pulled < URL_MAX + 128 * 1024, "{pulled}");
+}
+
+#[tokio::test]
+async fn a_remote_address_is_refused_before_the_rest_is_read() {
+    let open = Bytes::from(r#"{"images":[{"image_url":"https://a"#);
+    let (result, pulled) = Place::new().pull(JSON, [open].into_iter().chain(zeros(1 << 30))).await;
+    assert_refused(result, 400, Some("images[0].image_url"));
+    assert!(pulled < 100, "{pulled}");
+}

@@ -1,0 +1,125 @@
+//! What a refusal leaves unread.
+//!
+//! A server that answers early and closes makes some clients lose the answer: they are still writing, find the
+//! connection gone, and report that instead. So what was not read comes back here, and is read away, within bounds,
+//! while the answer is already on its way.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dropshot::Body;
+use http::header::EXPECT;
+use http_body::{Body as _, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+
+/// So much is read away (ours): beyond it a client that goes on writing has to see the connection close.
+const AWAY_MAX: usize = 64 * 1024 * 1024;
+/// For so long.
+const AWAY_TIME: Duration = Duration::from_secs(3);
+
+/// The place where an unread body comes back to.
+#[derive(Clone, Default)]
+pub(crate) struct Unread(Arc<Mutex<Option<Body>>>);
+
+/// A request's body that comes back when whoever reads it stops before its end.
+struct Returning {
+    body: Option<Body>,
+    place: Unread,
+}
+
+/// An answer that goes out at once and ends when the request has been read away.
+struct Draining {
+    answer: Option<Bytes>,
+    rest: Body,
+    room: usize,
+    time: Pin<Box<Sleep>>,
+}
+
+// === impl Unread ===
+
+impl Unread {
+    /// The same request, whose body comes back to the place if it is not read.
+    pub(super) fn watch(request: hyper::Request<Body>) -> (hyper::Request<Body>, Self) {
+        let place = Self::default();
+        // Who asks first whether to send the body has not sent it, and must not be told to.
+        if request.headers().contains_key(EXPECT) {
+            return (request, place);
+        }
+        let back = place.clone();
+        (request.map(|body| Body::wrap(Returning { body: Some(body), place: back })), place)
+    }
+
+    /// A body for the answer: `answer` itself, and behind it the end of the request.
+    pub(super) fn after(&self, answer: Bytes) -> Body {
+        match self.take() {
+            None => Body::from(answer),
+            Some(rest) => {
+                Body::wrap(Draining { answer: Some(answer), rest, room: AWAY_MAX, time: Box::pin(sleep(AWAY_TIME)) })
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Body> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl http_body::Body for Returning {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        if !matches!(frame, Some(Ok(_))) {
+            self.body = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
+            *self.place.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        }
+    }
+}
+
+impl http_body::Body for Draining {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Some(answer) = self.answer.take() {
+            return Poll::Ready(Some(Ok(Frame::data(answer))));
+        }
+        loop {
+            match Pin::new(&mut self.rest).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let length = frame.data_ref().map_or(0, Bytes::len);
+                    match self.room.checked_sub(length) {
+                        Some(room) => self.room = room,
+                        None => return Poll::Ready(None),
+                    }
+                }
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    ready!(self.time.as_mut().poll(cx));
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+}

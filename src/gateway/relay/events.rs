@@ -1,0 +1,264 @@
+//! The upstream's answer becomes the events of the contract while it passes.
+//!
+//! Exactly two field lines for each event, one line of JSON, no end mark; at most as many partial images as were asked
+//! for, numbered from 0, and exactly one final image. What an upstream sends beside that is not passed on. An upstream
+//! that answers with plain JSON is read too: its image becomes the final event.
+//! It carries the event table of the specification.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::fill::{self, Asked};
+use super::item::{Item, Kind};
+use super::lexer::Sink;
+use super::rewrite::{Summary, write_members};
+use crate::image::Facts;
+
+/// A comment that keeps connections and proxies awake; no client takes it for an event.
+pub(super) const HEARTBEAT: &[u8] = b": keep-alive\n\n";
+
+/// Turns what the lexer finds into events.
+#[derive(Debug)]
+pub(super) struct Events {
+    asked: Asked,
+    ready: Vec<Bytes>,
+    text: Vec<u8>,
+    /// Members of a plain answer, which come before and after its image.
+    members: Map<String, Value>,
+    item: Item,
+    next_event: Option<Option<String>>,
+    /// The name of the current frame has gone out before its data.
+    named: bool,
+    something: bool,
+    partials: u32,
+    /// The first image that began, partial or not.
+    first: Option<Facts>,
+    begun: bool,
+    /// The final image, once it is complete: what it is, and the rest of its frame.
+    done: Option<Option<Facts>>,
+    usage: Option<fill::Usage>,
+    error: Option<Map<String, Value>>,
+}
+
+// === impl Events ===
+
+impl Events {
+    pub(super) fn new(asked: Asked) -> Self {
+        Self {
+            asked,
+            ready: Vec::new(),
+            text: Vec::new(),
+            members: Map::new(),
+            item: Item::default(),
+            next_event: None,
+            named: true,
+            something: false,
+            partials: 0,
+            first: None,
+            begun: false,
+            done: None,
+            usage: None,
+            error: None,
+        }
+    }
+
+    /// Whether a first image has begun.
+    pub(super) const fn proven(&self) -> bool {
+        self.begun
+    }
+
+    /// Whether the final event is whole.
+    pub(super) const fn complete(&self) -> bool {
+        self.done.is_some() && self.item.is_event()
+    }
+
+    /// The upstream has said that it failed.
+    pub(super) const fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// What the first image is, and whether more bytes could still tell.
+    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+        (self.first.or(self.item.facts), self.first.is_none() && self.item.may_still_tell())
+    }
+
+    /// Where an image should be there was something else.
+    pub(super) const fn something(&self) -> bool {
+        self.something
+    }
+
+    /// The pieces that can go out now.
+    pub(super) fn take(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// What the upstream said instead of sending an image.
+    pub(super) fn members(&self) -> Map<String, Value> {
+        self.error.clone().unwrap_or_else(|| self.members.clone())
+    }
+
+    /// The rest of the final frame.
+    pub(super) fn finish(&mut self) -> Bytes {
+        let mut tail = std::mem::take(&mut self.text);
+        let name = self.name();
+        let mut item = std::mem::take(&mut self.item);
+        // What a plain answer says beside its images belongs to its one event.
+        item.members.extend(std::mem::take(&mut self.members));
+        self.write_rest(&mut tail, item, &name, None);
+        Bytes::from(tail)
+    }
+
+    /// What the answer held so far.
+    pub(super) fn summary(&self) -> Summary {
+        let usage = self.usage.or_else(|| self.members.get("usage").and_then(fill::usage));
+        Summary { delivered: self.done.into_iter().collect(), usage }
+    }
+
+    /// What goes out when the answer breaks off: the frame that has begun becomes one that every client takes for an
+    /// error, and a frame of its own says it once more for clients that only look at the last one.
+    pub(super) fn break_off(&mut self, error: &str) -> Bytes {
+        let mut text = Vec::new();
+        if self.item.begun && self.done.is_none() {
+            if !self.item.ended {
+                text.push(b'"');
+            }
+            // The members of the error, and its end: of the two types in the object the last one counts.
+            text.extend_from_slice(format!(",{}\nevent: error\n\n", &error[1..]).as_bytes());
+        }
+        text.extend_from_slice(format!("event: error\ndata: {error}\n\n").as_bytes());
+        Bytes::from(text)
+    }
+
+    /// Whether a comment may stand here: between frames, never within one.
+    pub(super) const fn between_frames(&self) -> bool {
+        !self.item.begun
+    }
+
+    fn passes(&self) -> bool {
+        if self.item.ended || self.done.is_some() {
+            return false;
+        }
+        match self.item.kind() {
+            Kind::Partial => self.partials < self.asked.partials,
+            Kind::Completed | Kind::Unknown => true,
+            Kind::Error | Kind::Other => false,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.item.begun = true;
+        self.begun = true;
+        // Without intermediate images there is only one thing that an event with an image can be.
+        self.named = self.item.kind() != Kind::Unknown || self.asked.partials == 0;
+        let opening = if self.named {
+            let name = self.name();
+            format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"")
+        } else {
+            // Its name goes out behind its data, where it is as good.
+            "data: {\"b64_json\":\"".to_owned()
+        };
+        self.text.extend_from_slice(opening.as_bytes());
+    }
+
+    fn name(&self) -> String {
+        let end = if self.item.kind() == Kind::Partial { "partial_image" } else { "completed" };
+        format!("{}.{end}", self.asked.events)
+    }
+
+    /// The frame of the current item is complete, now that it is known what it is.
+    fn end_frame(&mut self) {
+        if self.item.kind() == Kind::Partial {
+            let mut text = std::mem::take(&mut self.text);
+            let name = self.name();
+            let item = std::mem::take(&mut self.item);
+            self.write_rest(&mut text, item, &name, Some(self.partials));
+            self.ready.push(Bytes::from(text));
+            self.partials += 1;
+        } else {
+            self.usage = self.item.members.get("usage").and_then(fill::usage);
+            self.done = Some(self.item.facts);
+        }
+    }
+
+    /// Every member after the image, and the end of the frame.
+    fn write_rest(&self, out: &mut Vec<u8>, item: Item, name: &str, index: Option<u32>) {
+        let (found, facts) = (item.members, item.facts);
+        let mut members = fill::event_members(&self.asked, &found, facts);
+        if let Some(index) = index {
+            members.remove("usage");
+            members.insert("partial_image_index".to_owned(), json!(index));
+        }
+        if self.named {
+            write_members(out, &members);
+            out.extend_from_slice(b"}\n\n");
+        } else {
+            members.insert("type".to_owned(), name.into());
+            write_members(out, &members);
+            out.extend_from_slice(format!("}}\nevent: {name}\n\n").as_bytes());
+        }
+    }
+}
+
+impl Sink for Events {
+    fn member(&mut self, key: String, value: Value) {
+        self.members.insert(key, value);
+    }
+
+    fn event(&mut self, name: Option<String>) {
+        self.next_event = Some(name);
+    }
+
+    fn item_start(&mut self) {
+        // The image of a plain answer waits for the members that come after it.
+        if self.done.is_none() {
+            self.item = Item::new(self.next_event.take());
+        }
+    }
+
+    fn item_member(&mut self, key: String, value: Value) {
+        self.something |= fill::is_something(&key, &value);
+        if self.done.is_none() {
+            self.item.members.insert(key, value);
+        }
+    }
+
+    fn image(&mut self, base64: Bytes) {
+        if !self.passes() {
+            return;
+        }
+        if !self.item.begun {
+            self.begin();
+        }
+        self.item.look(&base64);
+        if !self.text.is_empty() {
+            self.ready.push(Bytes::from(std::mem::take(&mut self.text)));
+        }
+        self.ready.push(base64);
+    }
+
+    fn image_end(&mut self) {
+        if self.item.begun && !self.item.ended {
+            self.item.end();
+            self.first = self.first.or(self.item.facts);
+            self.text.push(b'"');
+        }
+    }
+
+    fn item_end(&mut self) {
+        if self.done.is_some() {
+            return;
+        }
+        match (self.item.kind(), self.item.begun) {
+            (Kind::Error, false) => self.error = Some(std::mem::take(&mut self.item.members)),
+            (Kind::Partial | Kind::Completed, true) => self.end_frame(),
+            _ => {}
+        }
+    }
+
+    fn event_end(&mut self, name: Option<String>) {
+        if self.done.is_none() && self.item.begun && self.item.kind() == Kind::Unknown {
+            self.item.call(name);
+            self.end_frame();
+        }
+    }
+}

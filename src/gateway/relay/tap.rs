@@ -1,0 +1,291 @@
+//! One answer between the upstream and the caller: whatever shape comes in becomes the shape that was asked for.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::Body as _;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, Sleep};
+
+use super::events::Events;
+use super::fill::Asked;
+use super::lexer::{Lexer, Malformed};
+use super::rewrite::{Rewrite, Summary};
+use super::sse::Sse;
+use crate::gateway::upstream::{ReplyBody, ReplyError};
+use crate::image::Facts;
+
+/// No image is larger in base64 (ours: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB of bytes).
+const IMAGE_MAX: u64 = 96 * 1024 * 1024;
+
+/// How long an answer may take, from here on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Silence between two pieces of an answer.
+    pub(crate) idle: Duration,
+    /// Silence before the first byte and between two events: a model draws meanwhile.
+    pub(crate) event_idle: Duration,
+    /// The end of all patience.
+    pub(crate) until: Instant,
+}
+
+/// How an answer broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("the upstream's answer is not what was promised: {0}")]
+    Malformed(#[from] MalformedAnswer),
+    #[error("the upstream's connection broke in the middle of its answer")]
+    Connection,
+    #[error("the upstream fell silent in the middle of its answer")]
+    Timeout,
+    #[error("the upstream said in the middle of its answer that it failed")]
+    Failed,
+    #[error("the upstream's answer is larger than any image")]
+    Endless,
+    #[error("the upstream's events ended before the final image")]
+    Unfinished,
+}
+
+/// Keeps the lexer's word private to this room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct MalformedAnswer(Malformed);
+
+/// A whole answer in which no image was found.
+#[derive(Debug)]
+pub(crate) struct Without {
+    /// Its members, which may say why.
+    pub(crate) members: Map<String, Value>,
+    /// Where an image should be there was something else, such as an address: it may well have been made and paid for.
+    pub(crate) something: bool,
+}
+
+/// What one look at the upstream gave.
+pub(super) enum Step {
+    /// Something came; perhaps nothing of it goes out.
+    Pieces(Vec<Bytes>),
+    /// The answer is complete: its last bytes, and what it held.
+    End(Bytes, Summary),
+}
+
+/// The upstream's body with everything behind it.
+#[derive(Debug)]
+pub(super) struct Tap {
+    body: ReplyBody,
+    input: Input,
+    output: Output,
+    limits: Limits,
+    timer: Pin<Box<Sleep>>,
+    /// The timer runs only while somebody waits for the upstream: a caller who does not read is not the upstream's fault.
+    waiting: bool,
+    /// Bytes that may still come: an answer without end is none.
+    room: u64,
+    /// How the body ended, once it has: it is not asked again.
+    over: Option<Result<(), Broken>>,
+}
+
+/// The shape that comes in, known from its first byte.
+#[derive(Debug)]
+enum Input {
+    Unknown,
+    Answer(Lexer),
+    Events(Sse),
+}
+
+/// The shape that goes out.
+#[derive(Debug)]
+enum Output {
+    Answer(Rewrite),
+    Events(Events),
+}
+
+/// Calls the same function of either shape.
+macro_rules! either {
+    ($output:expr, $name:ident) => {
+        match $output {
+            Output::Answer(output) => output.$name(),
+            Output::Events(output) => output.$name(),
+        }
+    };
+}
+
+// === impl Tap ===
+
+impl Tap {
+    pub(super) fn new(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
+        let images = u64::try_from(asked.count).unwrap_or(1) + u64::from(asked.partials);
+        let output =
+            if asked.stream { Output::Events(Events::new(asked)) } else { Output::Answer(Rewrite::new(asked)) };
+        let timer = Box::pin(tokio::time::sleep_until(limits.until));
+        Self {
+            body,
+            input: Input::Unknown,
+            output,
+            limits,
+            timer,
+            waiting: false,
+            room: images.saturating_mul(IMAGE_MAX),
+            over: None,
+        }
+    }
+
+    /// The next pieces for the caller.
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
+        let waiting = either!(&mut self.output, take);
+        if !waiting.is_empty() {
+            return Poll::Ready(Ok(Step::Pieces(waiting)));
+        }
+        if !self.complete() {
+            match ready!(self.poll_read(cx)) {
+                Ok(Some(_)) => return Poll::Ready(Ok(Step::Pieces(either!(&mut self.output, take)))),
+                Ok(None) => self.ended()?,
+                // What comes after the final image cannot take it back.
+                Err(_) if self.complete() => {}
+                Err(broken) => return Poll::Ready(Err(broken)),
+            }
+        }
+        let summary = self.summary();
+        Poll::Ready(Ok(Step::End(either!(&mut self.output, finish), summary)))
+    }
+
+    /// What the answer held so far.
+    pub(super) fn summary(&self) -> Summary {
+        either!(&self.output, summary)
+    }
+
+    pub(super) fn proven(&self) -> bool {
+        either!(&self.output, proven)
+    }
+
+    /// What the first image is, and whether more bytes could still tell.
+    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+        either!(&self.output, first)
+    }
+
+    /// What goes out when it breaks off: an event, or nothing, so that the transfer itself breaks.
+    pub(super) fn break_off(&mut self, error: &str) -> Option<Bytes> {
+        match &mut self.output {
+            Output::Answer(_) => None,
+            Output::Events(events) => Some(events.break_off(error)),
+        }
+    }
+
+    /// Whether the caller gets events, and a comment may stand here.
+    pub(super) fn takes_heartbeat(&self) -> bool {
+        matches!(&self.output, Output::Events(events) if events.between_frames())
+    }
+
+    /// Whether the caller gets events.
+    pub(super) const fn streams(&self) -> bool {
+        matches!(self.output, Output::Events(_))
+    }
+
+    /// Reads one frame: its length, or `None` at the end of the body. The end is told again whenever it is asked for.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
+        if let Some(over) = self.over {
+            return Poll::Ready(over.map(|()| None));
+        }
+        let read = ready!(self.poll_frame(cx));
+        match read {
+            Ok(Some(_)) => {}
+            Ok(None) => self.over = Some(Ok(())),
+            Err(broken) => self.over = Some(Err(broken)),
+        }
+        Poll::Ready(read)
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                self.start_waiting();
+                ready!(self.timer.as_mut().poll(cx));
+                return Poll::Ready(Err(Broken::Timeout));
+            }
+        };
+        let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
+        let frame = frame.map_err(|ReplyError| Broken::Connection)?;
+        let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(0))) };
+        self.room = self.room.checked_sub(data.len() as u64).ok_or(Broken::Endless)?;
+        // A caller who reads slowly keeps data ready for ever: the timer alone would never be asked.
+        if Instant::now() >= self.limits.until {
+            return Poll::Ready(Err(Broken::Timeout));
+        }
+        let read = self.push(&data);
+        // An upstream's own heartbeat is no sign that it works.
+        self.waiting &= match &mut self.input {
+            Input::Events(sse) => !sse.take_progress(),
+            Input::Unknown | Input::Answer(_) => false,
+        };
+        read?;
+        if matches!(&self.output, Output::Events(events) if events.failed()) {
+            return Poll::Ready(Err(Broken::Failed));
+        }
+        Poll::Ready(Ok(Some(data.len())))
+    }
+
+    /// Starts the clock, unless it runs.
+    fn start_waiting(&mut self) {
+        if std::mem::replace(&mut self.waiting, true) {
+            return;
+        }
+        // A model draws before its first byte and between its events; within a plain answer it does not.
+        let idle = match self.input {
+            Input::Unknown | Input::Events(_) => self.limits.event_idle,
+            Input::Answer(_) => self.limits.idle,
+        };
+        self.timer.as_mut().reset(self.limits.until.min(Instant::now() + idle));
+    }
+
+    /// The body has ended: whether the answer is whole.
+    fn ended(&self) -> Result<(), Broken> {
+        match &self.input {
+            Input::Unknown => Err(MalformedAnswer(Malformed::Truncated).into()),
+            Input::Answer(lexer) => lexer.finish().map_err(|malformed| MalformedAnswer(malformed).into()),
+            Input::Events(_) => Err(Broken::Unfinished),
+        }
+    }
+
+    /// An answer that is whole and has no image in it: its members, which may say why.
+    pub(super) fn without_image(&self) -> Option<Without> {
+        let whole = match &self.input {
+            Input::Unknown => false,
+            Input::Answer(lexer) => lexer.finish().is_ok(),
+            // Events that end without a final image and without an error say nothing of what was made.
+            Input::Events(_) => matches!(&self.output, Output::Events(events) if events.failed()) || self.error_event(),
+        };
+        whole.then(|| match &self.output {
+            Output::Answer(rewrite) => Without { members: rewrite.members().clone(), something: rewrite.something() },
+            Output::Events(events) => Without { members: events.members(), something: events.something() },
+        })
+    }
+
+    /// An error came as an event although a plain answer was asked for.
+    fn error_event(&self) -> bool {
+        matches!(&self.output, Output::Answer(rewrite) if rewrite.members().contains_key("error"))
+    }
+
+    fn complete(&self) -> bool {
+        either!(&self.output, complete)
+    }
+
+    fn push(&mut self, data: &Bytes) -> Result<(), MalformedAnswer> {
+        if let Input::Unknown = self.input {
+            let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
+            self.input = match first {
+                b'{' | b'[' | b'<' => Input::Answer(Lexer::new()),
+                _ => Input::Events(Sse::new()),
+            };
+        }
+        match (&mut self.input, &mut self.output) {
+            (Input::Unknown, _) => Ok(()),
+            (Input::Answer(lexer), Output::Answer(output)) => lexer.push(data, output),
+            (Input::Answer(lexer), Output::Events(output)) => lexer.push(data, output),
+            (Input::Events(sse), Output::Answer(output)) => sse.push(data, output),
+            (Input::Events(sse), Output::Events(output)) => sse.push(data, output),
+        }
+        .map_err(MalformedAnswer)
+    }
+}

@@ -1,0 +1,262 @@
+//! Uploads on disk, for as long as one request needs them.
+//!
+//! Decides: where the bytes of an upload wait, and how the files are reused.
+//! Refuses to know: what the bytes are, who sent them, and what is done with them.
+//! Rules: memory does not grow with an upload, every attempt can read it again, and no file has a name, so none
+//! survives its request or a kill of the process.
+//!
+//! All of this was measured: overwriting the pages of a file that is already there costs a third of making a new one,
+//! and a hop to another thread costs more than the write itself. So files are reused, and written in the task.
+
+mod upload;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) use upload::{EditForm, Upload};
+
+use crate::image::Source;
+
+/// Files that wait for their next upload; more are let go.
+const IDLE_MAX: usize = 32;
+/// A file that waits keeps at most so much of the disk.
+const KEPT_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Makes places for uploads; clones share the files.
+#[derive(Clone, Debug)]
+pub(crate) struct Spool(Arc<Pool>);
+
+/// An upload that is still coming.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    place: Place,
+    length: u64,
+}
+
+/// A whole upload. Its file goes back when the last copy of it is dropped.
+#[derive(Debug)]
+pub(crate) struct Spooled {
+    place: Place,
+    length: u64,
+}
+
+#[derive(Debug)]
+struct Pool {
+    folder: PathBuf,
+    idle: Mutex<Vec<Nameless>>,
+}
+
+/// A file without a name.
+#[derive(Debug)]
+struct Nameless {
+    file: File,
+    /// How far it was ever written: what of the disk it holds.
+    extent: u64,
+}
+
+/// A file on loan from the pool.
+#[derive(Debug)]
+struct Place {
+    /// Nothing only while it is being dropped.
+    nameless: Option<Nameless>,
+    pool: Arc<Pool>,
+}
+
+// === impl Spool ===
+
+impl Spool {
+    /// Takes the folder `spool` of the data directory. What lies there is ours and left over.
+    ///
+    /// # Errors
+    ///
+    /// Where no file can be made there: better now than at the first upload.
+    pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
+        let folder = data_dir.join("spool");
+        prepare(&folder)?;
+        let first = Nameless::new(&folder)?;
+        Ok(Self(Arc::new(Pool { folder, idle: Mutex::new(vec![first]) })))
+    }
+
+    /// A place for one upload.
+    ///
+    /// # Errors
+    ///
+    /// Where no more files can be made.
+    pub(crate) fn begin(&self) -> io::Result<Writer> {
+        let idle = self.0.idle().pop();
+        let nameless = match idle {
+            Some(nameless) => nameless,
+            None => Nameless::new(&self.0.folder)?,
+        };
+        Ok(Writer { place: Place { nameless: Some(nameless), pool: Arc::clone(&self.0) }, length: 0 })
+    }
+}
+
+/// Makes the folder, closed to other users. A process that was killed between making a file and taking its name away
+/// has left the name, never a byte.
+fn prepare(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// The bytes written so far.
+    pub(crate) const fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Appends, with one write.
+    ///
+    /// # Errors
+    ///
+    /// Where the disk does not take it. A full disk is tried again when the files that only wait have been let go.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let end = self.length + bytes.len() as u64;
+        let nameless = self.place.nameless()?;
+        // Before the write, for one that fails has still taken room.
+        nameless.extent = nameless.extent.max(end);
+        match at::write_all(&nameless.file, bytes, self.length) {
+            Err(error) if is_full(&error) => {
+                self.place.pool.idle().clear();
+                at::write_all(&self.place.nameless()?.file, bytes, self.length)?;
+            }
+            written => written?,
+        }
+        self.length = end;
+        Ok(())
+    }
+
+    /// The upload is whole.
+    pub(crate) fn finish(self) -> Arc<Spooled> {
+        Arc::new(Spooled { place: self.place, length: self.length })
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+// === impl Spooled ===
+
+impl Source for Spooled {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        // What lies behind the end is of another upload, which had the file before.
+        let left = self.length.saturating_sub(offset);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        match &self.place.nameless {
+            // The system knows no place beyond what a file can have, and calls it an error.
+            Some(nameless) if count > 0 => at::read(&nameless.file, &mut buffer[..count], offset),
+            _ => Ok(0),
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn nameless(&mut self) -> io::Result<&mut Nameless> {
+        self.nameless.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(nameless) = self.nameless.take() {
+            self.pool.give_back(nameless);
+        }
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    fn idle(&self) -> MutexGuard<'_, Vec<Nameless>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self, mut nameless: Nameless) {
+        if self.idle().len() >= IDLE_MAX {
+            return;
+        }
+        if nameless.extent > KEPT_BYTES {
+            if let Err(error) = nameless.file.set_len(0) {
+                tracing::warn!(%error, "a spool file could not be made small again and is let go");
+                return;
+            }
+            nameless.extent = 0;
+        }
+        let mut idle = self.idle();
+        if idle.len() < IDLE_MAX {
+            idle.push(nameless);
+        }
+    }
+}
+
+// === impl Nameless ===
+
+impl Nameless {
+    fn new(folder: &Path) -> io::Result<Self> {
+        Ok(Self { file: tempfile::tempfile_in(folder)?, extent: 0 })
+    }
+}
+
+/// Reads and writes at a place, without a position that copies would share.
+#[cfg(unix)]
+mod at {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt as _;
+
+    pub(super) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(buffer, offset)
+    }
+
+    pub(super) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+}
+
+/// Reads and writes at a place.
+#[cfg(windows)]
+mod at {
+    use std::fs::File;
+    use std::io;
+    use std::os::windows::fs::FileExt as _;
+
+    pub(super) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.seek_read(buffer, offset)
+    }
+
+    pub(super) fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = file.seek_write(bytes, offset)?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[count..];
+            offset += count as u64;
+        }
+        Ok(())
+    }
+}

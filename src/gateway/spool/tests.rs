@@ -1,0 +1,151 @@
+//! The spool in a directory of its own.
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn spool() -> (TempDir, Spool) {
+    let folder = TempDir::new().unwrap();
+    let spool = Spool::new(folder.path()).unwrap();
+    (folder, spool)
+}
+
+fn put(spool: &Spool, pieces: &[&[u8]]) -> Arc<Spooled> {
+    let mut writer = spool.begin().unwrap();
+    for piece in pieces {
+        writer.write(piece).unwrap();
+    }
+    writer.finish()
+}
+
+fn bytes(file: &Spooled) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(file.len()).unwrap() + 10];
+    let count = file.read_at(0, &mut bytes).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+fn idle(spool: &Spool) -> usize {
+    spool.0.idle().len()
+}
+
+fn names(folder: &TempDir) -> usize {
+    std::fs::read_dir(folder.path().join("spool")).unwrap().count()
+}
+
+/// The files in the folder that this process holds open, with or without a name.
+#[cfg(target_os = "linux")]
+fn open_files(folder: &TempDir) -> usize {
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = fds.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    targets.filter(|target| target.starts_with(folder.path())).count()
+}
+
+#[test]
+fn what_was_written_is_read_at_any_place() {
+    let (_folder, spool) = spool();
+    let file = put(&spool, &[b"red ", b"", b"cube"]);
+    assert_eq!((file.len(), bytes(&file)), (8, b"red cube".to_vec()));
+    let mut four = [0; 4];
+    assert_eq!((file.read_at(6, &mut four).unwrap(), &four[..2]), (2, &b"be"[..]));
+    assert_eq!(file.read_at(8, &mut four).unwrap(), 0);
+    assert_eq!(file.read_at(u64::MAX, &mut four).unwrap(), 0);
+}
+
+#[test]
+fn a_file_that_is_used_again_shows_nothing_of_its_last_upload() {
+    let (_folder, spool) = spool();
+    drop(put(&spool, &[b"somebody else's picture"]));
+    assert_eq!(idle(&spool), 1);
+    let file = put(&spool, &[b"mine"]);
+    assert_eq!(idle(&spool), 0, "the same file, or this test shows nothing");
+    assert_eq!(bytes(&file), b"mine");
+    drop(file);
+    assert_eq!(bytes(&put(&spool, &[])), b"");
+}
+
+#[test]
+fn uploads_at_the_same_time_have_files_of_their_own() {
+    let (_folder, spool) = spool();
+    let files: Vec<_> = (0..20_u8).map(|number| put(&spool, &[&[number; 100]])).collect();
+    for (number, file) in (0..).zip(&files) {
+        assert_eq!(bytes(file), [number; 100]);
+    }
+}
+
+#[test]
+fn a_file_goes_back_with_its_last_copy_also_when_it_was_never_finished() {
+    let (_folder, spool) = spool();
+    let file = put(&spool, &[b"a"]);
+    let copy = Arc::clone(&file);
+    drop(file);
+    assert_eq!(idle(&spool), 0);
+    drop(copy);
+    assert_eq!(idle(&spool), 1);
+    let mut writer = spool.clone().begin().unwrap();
+    writer.write(b"half of a pict").unwrap();
+    drop(writer);
+    assert_eq!(idle(&spool), 1);
+}
+
+#[test]
+fn at_most_so_many_files_wait_and_none_of_them_is_large() {
+    let (_folder, spool) = spool();
+    drop((0..50).map(|_| put(&spool, &[b"a"])).collect::<Vec<_>>());
+    assert_eq!(idle(&spool), IDLE_MAX);
+    let (_folder, spool) = self::spool();
+    let large = vec![1; 1024 * 1024];
+    for (megabytes, kept) in [(32, KEPT_BYTES), (33, 0)] {
+        drop(put(&spool, &vec![&large[..]; megabytes]));
+        assert_eq!(spool.0.idle()[0].file.metadata().unwrap().len(), kept);
+    }
+    drop(put(&spool, &[b"a"]));
+    assert_eq!(spool.0.idle()[0].extent, 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_file_has_a_name_while_it_is_used_or_afterwards() {
+    let (folder, spool) = spool();
+    let mut writer = spool.begin().unwrap();
+    writer.write(b"a").unwrap();
+    let file = put(&spool, &[b"b"]);
+    assert_eq!((names(&folder), open_files(&folder)), (0, 2));
+    drop((writer, file));
+    assert_eq!((names(&folder), open_files(&folder)), (0, 2), "they wait for the next");
+    drop(spool);
+    assert_eq!((names(&folder), open_files(&folder)), (0, 0));
+}
+
+#[test]
+fn leftovers_are_removed_and_only_from_the_folder_of_the_spool() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("imagate.db"), "").unwrap();
+    std::fs::create_dir_all(folder.path().join("spool/kept")).unwrap();
+    std::fs::write(folder.path().join("spool/.tmp123"), "").unwrap();
+    let _spool = Spool::new(folder.path()).unwrap();
+    assert_eq!(names(&folder), 1);
+    assert!(folder.path().join("imagate.db").exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn the_folder_is_closed_to_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (folder, _spool) = spool();
+    let mode = std::fs::metadata(folder.path().join("spool")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_lets_go_of_the_files_that_wait_and_says_so_if_that_does_not_help() {
+    let (_folder, spool) = spool();
+    drop((0..3).map(|_| put(&spool, &[b"a"])).collect::<Vec<_>>());
+    // Every write to it fails as if there were no room.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let place = Place { nameless: Some(Nameless { file: full, extent: 0 }), pool: Arc::clone(&spool.0) };
+    let mut writer = Writer { place, length: 0 };
+    assert_eq!(writer.write(b"a").unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!((writer.len(), idle(&spool)), (0, 0));
+}

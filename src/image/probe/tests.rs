@@ -1,0 +1,188 @@
+//! Verdicts of the table in the module head, one test for each trap.
+
+mod files;
+mod hostile;
+mod jpeg;
+mod png;
+mod webp;
+
+use std::cell::Cell;
+use std::io;
+
+use super::{Flaw, Header, MAX_PARTS, Source, inspect, probe};
+
+/// Counts what is read of a file.
+pub(super) struct Counted<'a> {
+    file: &'a [u8],
+    reads: Cell<u32>,
+    largest: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(file: &'a [u8]) -> Self {
+        Self { file, reads: Cell::default(), largest: Cell::default(), bytes: Cell::default() }
+    }
+
+    /// Inspects, and holds the walk against the promised bounds.
+    #[track_caller]
+    fn inspect(&self) -> Result<Header, Flaw> {
+        let verdict = inspect(self);
+        assert!(self.reads.get() <= 2 * MAX_PARTS + 8, "{} reads", self.reads.get());
+        assert!(self.largest.get() <= 260, "a read of {} bytes", self.largest.get());
+        verdict
+    }
+}
+
+impl Source for Counted<'_> {
+    fn len(&self) -> u64 {
+        Source::len(self.file)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reads.set(self.reads.get() + 1);
+        self.largest.set(self.largest.get().max(buffer.len()));
+        self.bytes.set(self.bytes.get() + buffer.len());
+        self.file.read_at(offset, buffer)
+    }
+}
+
+/// Whether there is alpha, or a piece of the sentence that says what is wrong.
+#[track_caller]
+pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
+    match (Counted::new(file).inspect(), expected) {
+        (Ok(header), Ok(alpha)) => assert_eq!(header.alpha, alpha, "{header:?}"),
+        (Err(flaw), Err(piece)) => assert!(flaw.to_string().contains(piece), "{flaw} does not say: {piece}"),
+        (verdict, expected) => panic!("{verdict:?}, not {expected:?}"),
+    }
+}
+
+/// Width and height of a file that is accepted.
+#[track_caller]
+pub(super) fn size(file: &[u8]) -> (u32, u32) {
+    let facts = Counted::new(file).inspect().unwrap().facts;
+    assert_eq!(probe(file), Some(facts), "the head alone says otherwise");
+    (facts.width, facts.height)
+}
+
+#[test]
+fn only_the_first_bytes_say_what_a_file_is() {
+    let png = files::png(16, 16, 8, 6, &[]);
+    check(&[b"<html></html>".as_slice(), &png].concat(), Err("not a PNG, JPEG or WebP"));
+    check(&png[1..], Err("not a PNG, JPEG or WebP"));
+    check(&[png.as_slice(), b"<html></html>"].concat(), Ok(true));
+    for other in [
+        b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>".as_slice(),
+        b"GIF89a\x01\0\x01\0\0\0\0;",
+        b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
+        b"BM\0\0\0\0\0\0\0\0",
+        b"RIFF\x04\0\0\0WAVE",
+        b"\x89PNG\n\x1a\n\0\0\0\0\0",
+        b"\xff\xd8",
+        b"\0",
+    ] {
+        check(other, Err("not a PNG, JPEG or WebP"));
+        assert_eq!(probe(other), None);
+    }
+    check(b"", Err("The file is empty."));
+    assert_eq!(probe(b""), None);
+}
+
+#[test]
+fn a_file_cut_off_anywhere_ends_too_early() {
+    for (name, file, whole_from) in files::whole() {
+        for end in 0..file.len() {
+            let verdict = Counted::new(&file[..end]).inspect();
+            match end {
+                0 => assert_eq!(verdict, Err(Flaw::Empty)),
+                _ if end >= whole_from => assert!(verdict.is_ok(), "{name} cut at {end}: {verdict:?}"),
+                1..12 if verdict == Err(Flaw::Unknown) => {}
+                _ => assert!(matches!(verdict, Err(Flaw::Truncated(_))), "{name} cut at {end}: {verdict:?}"),
+            }
+        }
+        check(&file, Ok(Counted::new(&file).inspect().unwrap().alpha));
+    }
+}
+
+#[test]
+fn a_head_tells_as_soon_as_the_size_is_in_it() {
+    for (name, file, _) in files::whole() {
+        let facts = probe(&file);
+        assert!(facts.is_some(), "{name}");
+        let first = (0..file.len()).find(|end| probe(&file[..*end]).is_some()).unwrap();
+        assert!((first..file.len()).all(|end| probe(&file[..end]) == facts), "{name}: known from {first}, not always");
+        assert!(first < 1000, "{name}: known from {first} only");
+    }
+}
+
+#[test]
+fn a_png_is_known_from_its_first_chunk() {
+    let head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x02\x80\x08\x02\0\0\0";
+    let facts = super::Facts { format: crate::image::Format::Png, width: 1024, height: 640 };
+    assert_eq!(probe(head), Some(facts));
+    assert_eq!(probe(&head[..12]), None);
+    assert_eq!(inspect(&head.as_slice()), Err(Flaw::Truncated(facts.format)));
+}
+
+#[test]
+fn what_is_no_image_is_not_taken_for_one() {
+    assert_eq!(probe(b"<html><body>no</body></html>"), None);
+    assert_eq!(probe(b"GIF89a\x01\0\x01\0\0\0\0"), None);
+    assert_eq!(probe(b""), None);
+}
+
+/// Gives one byte at a time, is interrupted every other time, and fails at one place.
+struct Poor<'a> {
+    file: &'a [u8],
+    fails_at: Option<u64>,
+    turn: Cell<u32>,
+}
+
+impl Source for Poor<'_> {
+    fn len(&self) -> u64 {
+        Source::len(self.file)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.turn.set(self.turn.get() + 1);
+        if self.turn.get() % 2 == 1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if self.fails_at == Some(offset) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let room = buffer.len().min(1);
+        self.file.read_at(offset, &mut buffer[..room])
+    }
+}
+
+#[test]
+fn a_source_that_fails_is_no_fault_of_the_file() {
+    let file = files::png(16, 16, 8, 6, &[]);
+    let poor = |fails_at| Poor { file: &file, fails_at, turn: Cell::default() };
+    assert_eq!(inspect(&poor(None)), inspect(&file.as_slice()));
+    assert_eq!(inspect(&poor(Some(20))), Err(Flaw::Unreadable(io::ErrorKind::StorageFull)));
+}
+
+/// Says it is longer than it is, and that it wrote more than there was room for.
+struct Liar<'a>(&'a [u8]);
+
+impl Source for Liar<'_> {
+    fn len(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read_at(offset, buffer)?;
+        Ok(if count == 0 { 0 } else { usize::MAX })
+    }
+}
+
+#[test]
+fn a_source_that_lies_is_not_believed() {
+    for (name, file, whole_from) in files::whole() {
+        assert!(inspect(&Liar(&file)).is_ok(), "{name}");
+        // What is missing is told from a read at the latest, where there is one.
+        assert_eq!(inspect(&Liar(&file[..20])).is_ok(), whole_from <= 20, "{name}");
+    }
+}

@@ -1,0 +1,209 @@
+//! PNG: M01 to M07 and M11 of the catalogue.
+
+use super::files::{chunk, chunks, idat, iend, ihdr, palette, png, png_by_encoder, trns};
+use super::{Counted, MAX_PARTS, check, size};
+
+const LEGAL: [(u8, u8); 15] = [
+    (0, 1),
+    (0, 2),
+    (0, 4),
+    (0, 8),
+    (0, 16),
+    (2, 8),
+    (2, 16),
+    (3, 1),
+    (3, 2),
+    (3, 4),
+    (3, 8),
+    (4, 8),
+    (4, 16),
+    (6, 8),
+    (6, 16),
+];
+
+#[test]
+fn alpha_is_a_channel_or_a_trns_in_every_depth_interlaced_or_not() {
+    for (color, depth) in LEGAL {
+        for interlace in [0, 1] {
+            let file = |extra: Vec<u8>| {
+                let first = chunk(b"IHDR", &ihdr(20, 30, depth, color, interlace));
+                chunks(&[first, palette(color), extra, idat(), iend()])
+            };
+            let channel = matches!(color, 4 | 6);
+            check(&file(Vec::new()), Ok(channel));
+            assert_eq!(size(&file(Vec::new())), (20, 30));
+            check(&file(trns(color)), if channel { Err("does not go with its colour type") } else { Ok(true) });
+        }
+    }
+}
+
+#[test]
+fn what_a_real_encoder_writes_is_accepted() {
+    use ::png::{BitDepth, ColorType};
+    for (color, depth, alpha) in [
+        (ColorType::Grayscale, BitDepth::One, false),
+        (ColorType::Rgb, BitDepth::Sixteen, false),
+        (ColorType::Indexed, BitDepth::Eight, true),
+        (ColorType::GrayscaleAlpha, BitDepth::Sixteen, true),
+        (ColorType::Rgba, BitDepth::Eight, true),
+    ] {
+        check(&png_by_encoder(color, depth), Ok(alpha));
+        assert_eq!(size(&png_by_encoder(color, depth)), (24, 16));
+    }
+}
+
+#[test]
+fn a_mask_that_is_opaque_everywhere_still_has_alpha() {
+    check(&png(16, 16, 8, 3, &[chunk(b"tRNS", &[255, 255])]), Ok(true));
+}
+
+#[test]
+fn colour_types_and_depths_that_do_not_exist_are_refused() {
+    for color in 0..=8 {
+        for depth in (0..=17).filter(|depth| !LEGAL.contains(&(color, *depth))) {
+            check(&png(16, 16, depth, color, &[]), Err("colour type and bit depth that do not exist"));
+        }
+    }
+    let odd = |place: usize, value: u8| {
+        let mut body = ihdr(16, 16, 8, 6, 0);
+        body[place] = value;
+        chunks(&[chunk(b"IHDR", &body), idat(), iend()])
+    };
+    for (place, value) in [(10, 1), (11, 1), (12, 2)] {
+        check(&odd(place, value), Err("method that does not exist"));
+    }
+}
+
+#[test]
+fn a_trns_must_go_with_the_colour_type() {
+    let wrong = "does not go with its colour type";
+    for (color, length) in [(0, 0), (0, 1), (0, 6), (2, 2), (2, 5), (3, 0), (3, 3), (3, 257), (4, 2), (6, 0)] {
+        check(&png(16, 16, 8, color, &[chunk(b"tRNS", &vec![0; length])]), Err(wrong));
+    }
+    check(&png(16, 16, 8, 2, &[trns(2), trns(2)]), Err(wrong));
+    let first = chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0));
+    check(&chunks(&[first.clone(), trns(3), chunk(b"PLTE", &[0; 6]), idat(), iend()]), Err(wrong));
+    // Behind the image data readers ignore it.
+    check(&chunks(&[first, chunk(b"PLTE", &[0; 6]), idat(), trns(3), iend()]), Ok(false));
+    let palette = chunk(b"PLTE", &[0; 768]);
+    let all = chunks(&[chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), palette, chunk(b"tRNS", &[0; 256]), idat(), iend()]);
+    check(&all, Ok(true));
+}
+
+#[test]
+fn checksums_count_where_a_verdict_rests_on_the_chunk() {
+    let file = png(16, 16, 8, 2, &[trns(2), chunk(b"tEXt", b"a\0b")]);
+    let broken = |kind: &[u8]| {
+        let mut file = file.clone();
+        let place = file.windows(4).position(|window| window == kind).unwrap();
+        let length = u32::from_be_bytes(file[place - 4..place].try_into().unwrap());
+        file[place + 4 + usize::try_from(length).unwrap()] ^= 1;
+        file
+    };
+    check(&broken(b"IHDR"), Err("checksum of its header"));
+    check(&broken(b"tRNS"), Err("checksum of its tRNS"));
+    for other in [b"tEXt", b"IDAT", b"IEND"] {
+        check(&broken(other), Ok(true));
+    }
+}
+
+#[test]
+fn chunks_come_in_their_order() {
+    let first = || chunk(b"IHDR", &ihdr(16, 16, 8, 6, 0));
+    let text = || chunk(b"tEXt", b"a\0b");
+    check(&chunks(&[text(), first(), idat(), iend()]), Err("does not begin with a header"));
+    check(&chunks(&[chunk(b"CgBI", &[0; 4]), first(), idat(), iend()]), Err("does not begin with a header"));
+    check(&chunks(&[chunk(b"IHDR", &[0; 12]), idat(), iend()]), Err("does not begin with a header"));
+    check(&chunks(&[chunk(b"IHDR", &[0; 14]), idat(), iend()]), Err("does not begin with a header"));
+    check(&chunks(&[first(), first(), idat(), iend()]), Err("second header"));
+    check(&chunks(&[first(), idat(), first(), iend()]), Err("second header"));
+    check(&chunks(&[first(), iend()]), Err("no image data"));
+    check(&chunks(&[first(), text(), iend(), idat()]), Err("no image data"));
+    check(&chunks(&[first(), idat(), idat(), iend()]), Ok(true));
+    check(&chunks(&[first(), idat(), text(), idat(), iend()]), Err("split by another chunk"));
+    check(&chunks(&[first(), chunk(b"ABCD", b""), idat(), iend()]), Err("none may skip"));
+    check(&chunks(&[first(), chunk(b"abCD", b""), idat(), iend()]), Ok(true));
+    check(&chunks(&[first(), chunk(b"a\0CD", b""), idat(), iend()]), Err("no chunk where one must begin"));
+    check(&chunks(&[first(), idat()]), Err("ends too early"));
+    check(&[chunks(&[first(), idat(), iend()]), vec![0; 99]].concat(), Ok(true));
+}
+
+#[test]
+fn a_palette_image_has_a_palette() {
+    let file = |chunk: Vec<u8>| chunks(&[self::chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), chunk, idat(), iend()]);
+    check(&file(Vec::new()), Err("palette is missing"));
+    for length in [0, 4, 771] {
+        check(&file(chunk(b"PLTE", &vec![0; length])), Err("palette is of a wrong length"));
+    }
+    check(&file(chunk(b"PLTE", &[0; 3]).repeat(2)), Err("palette is of a wrong length or in a wrong place"));
+    // Elsewhere it is only a suggestion.
+    check(&png(16, 16, 8, 2, &[chunk(b"PLTE", &[0; 3])]), Ok(false));
+}
+
+#[test]
+fn lengths_beyond_the_file_or_the_format_are_refused() {
+    let with_length = |length: u32| {
+        let mut file = png(16, 16, 8, 6, &[chunk(b"tEXt", b"a\0b")]);
+        file[33..37].copy_from_slice(&length.to_be_bytes());
+        file
+    };
+    check(&with_length(3), Ok(true));
+    check(&with_length(0x7fff_ffff), Err("ends too early"));
+    for length in [0x8000_0000, 0xffff_fffc, 0xffff_ffff] {
+        check(&with_length(length), Err("no chunk where one must begin"));
+    }
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    for (width, height) in [(0, 16), (16, 0), (65_536, 16), (16, 0x7fff_ffff), (8_000_000, u32::MAX)] {
+        check(&png(width, height, 16, 6, &[]), Err(&format!("claims to be {width}x{height} px; each side")));
+    }
+    check(&png(16_384, 16_384, 8, 6, &[]), Err("claims to be 16384x16384 px, but the file is too small"));
+    // Ten bytes of image data inflate to 10,320 at most.
+    check(&png(10_320, 1, 8, 0, &[]), Ok(false));
+    check(&png(10_321, 1, 8, 0, &[]), Err("too small"));
+    check(&png(65_535, 1, 1, 0, &[]), Ok(false));
+}
+
+#[test]
+fn the_emptiest_picture_is_not_taken_for_a_lie() {
+    let mut file = Vec::new();
+    let mut encoder = ::png::Encoder::new(&mut file, 4096, 4096);
+    encoder.set_color(::png::ColorType::Grayscale);
+    encoder.set_compression(::png::Compression::High);
+    encoder.write_header().unwrap().write_image_data(&vec![0; 4096 * 4096]).unwrap();
+    check(&file, Ok(false));
+    assert!(file.len() < 40_000, "{} bytes are no test of the border", file.len());
+}
+
+#[test]
+fn packed_text_and_profiles_are_skipped_unread() {
+    let large = vec![0x78; 4_700_000];
+    for kind in [b"zTXt", b"iTXt", b"iCCP", b"eXIf"] {
+        let file = png(16, 16, 8, 6, &[chunk(kind, &large)]);
+        let counted = Counted::new(&file);
+        assert!(counted.inspect().unwrap().alpha);
+        assert!(counted.bytes.get() < 100, "{} bytes read", counted.bytes.get());
+    }
+}
+
+#[test]
+fn animations_are_refused() {
+    let control = || chunk(b"acTL", &[0, 0, 0, 2, 0, 0, 0, 0]);
+    check(&png(16, 16, 8, 6, &[control()]), Err("PNG file is an animation"));
+    let first = chunk(b"IHDR", &ihdr(16, 16, 8, 6, 0));
+    check(&chunks(&[first, idat(), control(), iend()]), Ok(true));
+    // Without acTL nobody looks at frames.
+    check(&png(16, 16, 8, 6, &[chunk(b"fcTL", &[0; 26])]), Ok(true));
+}
+
+#[test]
+fn the_walk_ends_in_a_file_of_many_chunks() {
+    let parts = usize::try_from(MAX_PARTS).unwrap();
+    let many = |count: usize| png(16, 16, 8, 6, &[chunk(b"tEXt", b"").repeat(count)]);
+    // IDAT and IEND are parts as well.
+    check(&many(parts - 2), Ok(true));
+    check(&many(parts - 1), Err("more than 16384 parts"));
+    check(&many(parts * 8), Err("more than 16384 parts"));
+}

@@ -1,0 +1,313 @@
+//! A tour of the API with async-openai, unchanged.
+//!
+//! The environment is that of `openai_tour.py`. This crate does not read `x-should-retry`: it sends every 429 and 5xx
+//! four times, so the test that starts this program expects four attempts where an official SDK makes one.
+//! One line per check; exit 1 when one failed.
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use async_openai::Client;
+use async_openai::config::OpenAIConfig;
+use async_openai::error::{ApiErrorResponse, OpenAIError};
+use async_openai::types::images::{
+    CreateImageEditRequestArgs, CreateImageRequest, CreateImageRequestArgs, Image, ImageBackground, ImageEditInput,
+    ImageGenStreamEvent, ImageInput, ImageModel, ImageModeration, ImageOutputFormat, ImageQuality,
+    ImageResponseBackground, ImageSize, ImagesResponse,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt as _;
+
+type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Fails a check with a sentence.
+macro_rules! must {
+    ($condition:expr, $($words:tt)+) => {
+        if !$condition {
+            return Err(format!($($words)+).into());
+        }
+    };
+}
+
+struct Tour {
+    failed: usize,
+}
+
+impl Tour {
+    fn note(&mut self, name: &str, result: Fallible<()>) {
+        match result {
+            Ok(()) => println!("ok     {name}"),
+            Err(error) => {
+                self.failed += 1;
+                println!("FAILED {name}\n       {error}");
+            }
+        }
+    }
+}
+
+fn setting(which: &str, name: &str) -> String {
+    let variable = format!("{which}_{name}");
+    env::var(&variable).unwrap_or_else(|_| panic!("{variable} is not set"))
+}
+
+fn client(which: &str) -> Client<OpenAIConfig> {
+    with(setting(which, "BASE_URL"), setting(which, "API_KEY"))
+}
+
+fn with(base: String, key: String) -> Client<OpenAIConfig> {
+    Client::with_config(OpenAIConfig::new().with_api_base(base).with_api_key(key))
+}
+
+fn request() -> CreateImageRequestArgs {
+    let mut request = CreateImageRequestArgs::default();
+    request.model(ImageModel::GptImage2).prompt("a red cube on a table");
+    request
+}
+
+/// A request that the fake upstream reads its part from.
+fn scripted(script: &str, user: &str) -> Fallible<CreateImageRequest> {
+    let prompt = if script.is_empty() { "a cube".to_owned() } else { format!("a cube [[{script}]]") };
+    Ok(CreateImageRequestArgs::default().model(ImageModel::GptImage2).prompt(prompt).user(user).build()?)
+}
+
+fn is_good(answer: &ImagesResponse, size: Option<&str>, magic: &[u8], count: usize) -> Fallible<()> {
+    must!(answer.data.len() == count, "{} images", answer.data.len());
+    for image in &answer.data {
+        let Image::B64Json { b64_json, revised_prompt } = &**image else {
+            return Err("an address instead of an image".into());
+        };
+        let file = STANDARD.decode(b64_json.as_bytes())?;
+        must!(file.starts_with(magic), "it begins with {:02x?}", &file[..file.len().min(16)]);
+        must!(revised_prompt.is_some(), "no revised prompt");
+    }
+    let said = size_of(answer);
+    must!(size.is_none_or(|size| said.as_deref() == Some(size)), "the size is {said:?}");
+    must!(answer.background == Some(ImageResponseBackground::Opaque), "the background is {:?}", answer.background);
+    let quality = &answer.quality;
+    must!(
+        matches!(quality, Some(ImageQuality::Low | ImageQuality::Medium | ImageQuality::High)),
+        "the quality is {quality:?}"
+    );
+    let usage = answer.usage.as_ref().ok_or("no usage")?;
+    must!(usage.total_tokens == usage.input_tokens + usage.output_tokens, "{usage:?}");
+    must!(answer.created > 1_700_000_000, "created {}", answer.created);
+    Ok(())
+}
+
+/// The size as it is spelled on the wire.
+fn size_of(answer: &ImagesResponse) -> Option<String> {
+    Some(match answer.size.as_ref()? {
+        ImageSize::S1024x1024 => "1024x1024".to_owned(),
+        ImageSize::S1536x1024 => "1536x1024".to_owned(),
+        ImageSize::Other(size) => size.clone(),
+        other => format!("{other:?}"),
+    })
+}
+
+/// The error must be the typed one, with all that a program needs from it.
+fn is_error<T>(result: Result<T, OpenAIError>, status: u16, code: &str, param: Option<&str>) -> Fallible<()> {
+    let error = match result {
+        Ok(_) => return Err("it succeeded".into()),
+        Err(OpenAIError::ApiError(error)) => error,
+        Err(other) => return Err(format!("another kind of error: {other:?}").into()),
+    };
+    let ApiErrorResponse { status_code, api_error } = error;
+    must!(status_code.as_u16() == status, "the status is {status_code}");
+    must!(!api_error.message.contains("canary"), "the upstream's own words came through: {api_error}");
+    if status_code.is_server_error() {
+        // The crate does not read these bodies; it hands them over as the message.
+        must!(api_error.message.contains(&format!("\"code\":\"{code}\"")), "the body is {}", api_error.message);
+        return Ok(());
+    }
+    must!(api_error.code.as_deref() == Some(code), "the code is {:?}", api_error.code);
+    must!(api_error.param.as_deref() == param, "the param is {:?}", api_error.param);
+    must!(api_error.r#type.is_some() && !api_error.message.is_empty(), "{api_error:?}");
+    Ok(())
+}
+
+async fn formats() -> Fallible<()> {
+    let client = client("SIMULATED");
+    for (format, magic) in [
+        (ImageOutputFormat::Png, &b"\x89PNG\r\n\x1a\n"[..]),
+        (ImageOutputFormat::Jpeg, b"\xff\xd8\xff"),
+        (ImageOutputFormat::Webp, b"RIFF"),
+    ] {
+        let answer = client.images().generate(request().output_format(format.clone()).build()?).await?;
+        is_good(&answer, None, magic, 1)?;
+        must!(answer.output_format == Some(format), "the format is {:?}", answer.output_format);
+    }
+    Ok(())
+}
+
+async fn all_options() -> Fallible<()> {
+    let options = request()
+        .n(2)
+        .size(ImageSize::Other("2048x1152".to_owned()))
+        .quality(ImageQuality::Low)
+        .background(ImageBackground::Opaque)
+        .moderation(ImageModeration::Low)
+        .output_format(ImageOutputFormat::Webp)
+        .output_compression(60)
+        .safety_identifier("tour")
+        .build()?;
+    is_good(&client("SIMULATED").images().generate(options).await?, Some("2048x1152"), b"RIFF", 2)
+}
+
+async fn automatic_values() -> Fallible<()> {
+    let options =
+        request().size(ImageSize::Auto).quality(ImageQuality::Auto).background(ImageBackground::Auto).build()?;
+    let answer = client("SIMULATED").images().generate(options).await?;
+    must!(answer.size != Some(ImageSize::Auto), "the size is not resolved");
+    is_good(&answer, None, b"\x89PNG", 1)
+}
+
+async fn models() -> Fallible<()> {
+    let client = client("SIMULATED");
+    must!(!client.models().list().await?.data.is_empty(), "no model");
+    for id in ["gpt-image-2", "gpt-image-2-2026-04-21"] {
+        must!(client.models().retrieve(id).await?.id == id, "another model than {id}");
+    }
+    is_error(client.models().retrieve("no-such-model").await, 404, "model_not_found", Some("model"))
+}
+
+async fn refused_parameter() -> Fallible<()> {
+    let options = request().size(ImageSize::Other("1000x1000".to_owned())).build()?;
+    is_error(client("SIMULATED").images().generate(options).await, 400, "invalid_request_error", Some("size"))
+}
+
+async fn wrong_key() -> Fallible<()> {
+    let client = with(setting("SIMULATED", "BASE_URL"), "sk-img-nonsense".to_owned());
+    is_error(client.images().generate(request().build()?).await, 401, "INVALID_API_KEY", None)
+}
+
+async fn doubled_version() -> Fallible<()> {
+    let client = with(setting("SIMULATED", "BASE_URL") + "/v1", setting("SIMULATED", "API_KEY"));
+    is_error(client.images().generate(request().build()?).await, 404, "unknown_url", None)
+}
+
+fn picture(name: &str) -> ImageInput {
+    let folder = env::var("PICTURES").expect("PICTURES is not set");
+    let bytes = std::fs::read(format!("{folder}/{name}")).expect("a picture");
+    ImageInput::from_vec_u8(name.to_owned(), bytes)
+}
+
+fn edit_request(image: impl Into<ImageEditInput>) -> CreateImageEditRequestArgs {
+    let mut request = CreateImageEditRequestArgs::default();
+    request.model(ImageModel::GptImage2).prompt("a hat").size(ImageSize::S1024x1024).image(image);
+    request
+}
+
+async fn edits() -> Fallible<()> {
+    let client = client("SIMULATED");
+    let one = edit_request(picture("first.png")).build()?;
+    is_good(&client.images().edit(one).await?, Some("1024x1024"), b"\x89PNG", 1)?;
+    let several = edit_request(vec![picture("first.png"), picture("second.jpeg")]).n(2).build()?;
+    is_good(&client.images().edit(several).await?, Some("1024x1024"), b"\x89PNG", 2)?;
+    // This crate sends the compression twice.
+    let masked = edit_request(picture("first.png"))
+        .mask(picture("mask.png"))
+        .output_format(ImageOutputFormat::Jpeg)
+        .output_compression(80)
+        .build()?;
+    is_good(&client.images().edit(masked).await?, Some("1024x1024"), b"\xff\xd8\xff", 1)
+}
+
+async fn refused_mask() -> Fallible<()> {
+    let options = edit_request(picture("first.png")).mask(picture("opaque.png")).build()?;
+    is_error(client("SIMULATED").images().edit(options).await, 400, "invalid_request_error", Some("mask"))
+}
+
+async fn streams() -> Fallible<()> {
+    let client = client("SIMULATED");
+    let asked = request().size(ImageSize::S1024x1024).partial_images(2_u8).build()?;
+    let mut events = client.images().generate_stream(asked).await?;
+    let (mut partials, mut completed) = (0, 0);
+    while let Some(event) = events.next().await {
+        match event? {
+            ImageGenStreamEvent::PartialImage(event) => {
+                must!(event.partial_image_index == partials, "index {}", event.partial_image_index);
+                partials += 1;
+            }
+            ImageGenStreamEvent::Completed(event) => {
+                must!(STANDARD.decode(event.b64_json.as_bytes())?.starts_with(b"\x89PNG"), "not a PNG");
+                completed += 1;
+            }
+        }
+    }
+    must!(completed == 1 && partials <= 2, "{partials} partial images, {completed} final ones");
+    Ok(())
+}
+
+async fn broken_stream() -> Fallible<()> {
+    let mut asked = scripted("events=p,cut", "broken-stream")?;
+    asked.partial_images = Some(1);
+    let mut events = client("SCRIPTED").images().generate_stream(asked).await?;
+    let mut seen = 0;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(_) => seen += 1,
+            Err(_) if seen == 1 => return Ok(()),
+            Err(error) => return Err(format!("after {seen} events: {error}").into()),
+        }
+    }
+    Err(format!("nothing was said after {seen} events").into())
+}
+
+/// A call that the fake upstream fails; the retries are left as they are.
+async fn fails(script: &str, user: &str, status: u16, code: &str, param: Option<&str>) -> Fallible<()> {
+    let begun = Instant::now();
+    let result = client("SCRIPTED").images().generate(scripted(script, user)?).await;
+    // It sleeps for whatever `retry-after` says.
+    must!(begun.elapsed() < Duration::from_secs(60), "it slept for {:?}", begun.elapsed());
+    is_error(result, status, code, param)
+}
+
+async fn breaks_off() -> Fallible<()> {
+    match client("SCRIPTED").images().generate(scripted("cut=80%", "cut-after-the-image")?).await {
+        Err(OpenAIError::Reqwest(_)) => Ok(()),
+        other => Err(format!("not an error of the connection: {other:?}").into()),
+    }
+}
+
+async fn answers_well() -> Fallible<()> {
+    let answer = client("SCRIPTED").images().generate(scripted("", "well")?).await?;
+    is_good(&answer, Some("1024x1024"), b"\x89PNG", 1)
+}
+
+#[tokio::main]
+async fn main() {
+    let mut tour = Tour { failed: 0 };
+    tour.note("generate png, jpeg, webp", formats().await);
+    tour.note("generate with every option", all_options().await);
+    tour.note("generate with automatic values", automatic_values().await);
+    tour.note("models", models().await);
+    tour.note("400 names the size", refused_parameter().await);
+    tour.note("401 for an unknown key", wrong_key().await);
+    tour.note("404 for a base URL with its version twice", doubled_version().await);
+    tour.note("edits of one and of several images, and with a mask", edits().await);
+    tour.note("400 names the mask", refused_mask().await);
+    tour.note("a stream of events", streams().await);
+    tour.note("a stream that breaks", broken_stream().await);
+    for (user, script, status, code, param) in [
+        ("parameter", "status=400 body=parameter", 400, "invalid_request_error", Some("quality")),
+        (
+            "usage-limit",
+            "status=429 body=usage-limit resets-in=3600 retry-after=3600",
+            429,
+            "usage_limit_reached",
+            None,
+        ),
+        ("throttled", "status=429 retry-after=1", 429, "rate_limit_exceeded", None),
+        ("refused", "status=400 body=policy", 502, "upstream_error", None),
+        ("no-image", "data=empty", 502, "upstream_error", None),
+        ("html", "body=html", 502, "upstream_error", None),
+        ("cut-before-the-image", "cut=30", 502, "upstream_error", None),
+    ] {
+        tour.note(&format!("{status} {user}"), fails(script, user, status, code, param).await);
+    }
+    tour.note("an answer that breaks off after the image began is an error", breaks_off().await);
+    tour.note("a scripted upstream that answers well", answers_well().await);
+    println!("async-openai: {} failed", tour.failed);
+    std::process::exit(i32::from(tour.failed > 0));
+}

@@ -1,0 +1,98 @@
+//! Real clients, unchanged, as callers: the checks stand in `tests/clients/`; here are the two gateways they talk to, the
+//! files they edit, and the judgement of the ledger on what they did.
+//!
+//! The tours in [`kept`] need much to be installed, or take long: `cargo xtask tours` runs them.
+
+mod fuzz;
+mod install;
+mod kept;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::kit::{FakeUpstream, Gateway, specimen};
+use install::{node, python, script};
+
+/// The files that the tours edit: `mask.png` fits `first.png`, the last two do not.
+const PICTURES: [(&str, &str); 6] = [
+    ("first.png", "png 96x64"),
+    ("second.jpeg", "jpeg 80x80"),
+    ("third.webp", "webp 64x96"),
+    ("mask.png", "png alpha 96x64"),
+    ("opaque.png", "png 96x64"),
+    ("small.png", "png alpha 64x64"),
+];
+
+fn pictures() -> TempDir {
+    let folder = TempDir::new().expect("a directory");
+    for (name, kind) in PICTURES {
+        std::fs::write(folder.path().join(name), &*specimen(kind)).expect("a picture");
+    }
+    folder
+}
+
+/// What a tour cost: attempts by the `user` of the call.
+struct Cost(BTreeMap<String, usize>);
+
+/// Runs a tour; panics with everything it printed when a check failed.
+#[track_caller]
+fn tour(command: &mut Command) -> Cost {
+    let upstream = FakeUpstream::start();
+    let (simulated, scripted) = (Gateway::simulated(), Gateway::before(&upstream));
+    let pictures = pictures();
+    for name in ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+        command.env_remove(name);
+    }
+    for (which, gateway) in [("SIMULATED", &simulated), ("SCRIPTED", &scripted)] {
+        command.env(format!("{which}_BASE_URL"), gateway.base_url());
+        command.env(format!("{which}_API_KEY"), gateway.secret());
+    }
+    let output = command.env("PICTURES", pictures.path()).output().expect("the tour starts");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}");
+    assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+    let mut cost = BTreeMap::new();
+    for attempt in upstream.ledger() {
+        *cost.entry(attempt.user()).or_default() += 1;
+    }
+    Cost(cost)
+}
+
+impl Cost {
+    /// So many calls went upstream, and each was paid once; those named were repeated by the client, as it may where
+    /// nothing can have been made.
+    #[track_caller]
+    fn is_one_attempt_each(&self, calls: usize, repeated: &[&str]) {
+        assert_eq!(self.0.len(), calls, "{:?}", self.0);
+        for (user, count) in &self.0 {
+            let most = if repeated.contains(&user.as_str()) { 4 } else { 1 };
+            assert!(*count <= most, "{user}: {count} attempts for one call of the client");
+        }
+    }
+}
+
+#[test]
+fn the_newest_python_release_is_content_with_every_answer() {
+    let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
+    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+}
+
+#[test]
+fn the_newest_2x_python_release_is_content_with_every_answer() {
+    let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
+    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+}
+
+#[test]
+fn the_newest_node_release_is_content_with_every_answer() {
+    let place = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "openai_tour.mjs"]);
+    let cost = tour(Command::new("node").arg("openai_tour.mjs").current_dir(place));
+    cost.is_one_attempt_each(22, &["key-of-the-account", "plain-failure", "throttled"]);
+}
+
+#[test]
+fn curl_is_content_with_every_answer() {
+    tour(Command::new("sh").arg(script("curl_tour.sh"))).is_one_attempt_each(3, &[]);
+}

@@ -1,0 +1,44 @@
+//! A schema-driven fuzz: schemathesis makes requests from the served document, good and bad ones, and every answer must
+//! be one that the document knows.
+
+use std::process::Command;
+
+use super::install::{python, script};
+use super::pictures;
+use crate::kit::{Gateway, setting};
+
+/// How many requests for each operation, and how many seconds at most; more with `IMAGATE_FUZZ_EXAMPLES` and
+/// `IMAGATE_FUZZ_SECONDS`.
+const EXAMPLES: &str = "60";
+const SECONDS: &str = "45";
+
+#[test]
+fn a_schema_driven_fuzz_finds_no_answer_that_the_document_does_not_know() {
+    let gateway = Gateway::simulated();
+    let pictures = pictures();
+    let document = gateway.home().join("gateway.json");
+    std::fs::write(&document, gateway.program().args(["openapi"]).run().good()).expect("the served document");
+    let interpreter = python("IMAGATE_PY_SCHEMATHESIS", "schemathesis", "schemathesis");
+    let number = |name: &str, usual: &str| setting(name).map_or(usual.into(), |text| text);
+    let output = Command::new(interpreter)
+        .args(["-m", "schemathesis.cli", "run"])
+        .arg(&document)
+        .args(["--url", &gateway.base_url().replace("/v1", "")])
+        .args(["-H", &format!("Authorization: Bearer {}", gateway.secret())])
+        .args(["--checks", "every_status_stands_in_the_error_table,status_code_conformance,content_type_conformance"])
+        .args(["--phases", "examples,coverage,fuzzing", "--workers", "2", "--continue-on-failure", "--no-shrink"])
+        .args(["--suppress-health-check", "all", "--warnings", "off", "--seed", "1", "--request-timeout", "60"])
+        .arg("--max-examples")
+        .arg(number("IMAGATE_FUZZ_EXAMPLES", EXAMPLES))
+        .arg("--max-time")
+        .arg(number("IMAGATE_FUZZ_SECONDS", SECONDS))
+        .env("SCHEMATHESIS_HOOKS", script("fuzz_hooks.py"))
+        .env("FUZZ_DOCUMENT", &document)
+        .env("PICTURES", pictures.path())
+        .current_dir(gateway.home())
+        .output()
+        .expect("schemathesis starts");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}");
+    assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+}

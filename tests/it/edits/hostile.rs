@@ -1,0 +1,243 @@
+//! Forms that were made to break a parser: each is refused quickly and costs the upstream nothing, or is read exactly.
+
+use std::sync::Arc;
+
+use crate::kit::{Call, FakeUpstream, Form, Gateway, alpha_png, eventually, picture, sha256};
+
+fn image() -> Arc<Vec<u8>> {
+    picture(64, 64, "png")
+}
+
+/// A body with a boundary of its own.
+fn raw(gateway: &Gateway, kind: &str, body: impl Into<Vec<u8>>) -> Call {
+    Call::edit().key(gateway.secret()).header("content-type", kind).bytes(body)
+}
+
+/// A good form with the boundary `x`, as text around an image.
+fn written(end: &str, tail: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, value) in [("model", "gpt-image-2"), ("prompt", "a red cube")] {
+        body.extend(format!("--x{end}content-disposition: form-data; name=\"{name}\"{end}{end}{value}{end}").bytes());
+    }
+    body.extend(format!("--x{end}content-disposition: form-data; name=\"image\"{end}{end}").bytes());
+    body.extend(image().iter());
+    body.extend(format!("{end}--x{tail}").bytes());
+    body
+}
+
+#[test]
+fn a_form_that_cannot_be_one_is_a_400_and_costs_the_upstream_nothing() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let good = written("\r\n", "--\r\n");
+    let mut calls: Vec<(&str, Call)> = [
+        ("no boundary parameter", "multipart/form-data", good.clone()),
+        ("an empty boundary", "multipart/form-data; boundary=", good.clone()),
+        ("an empty quoted boundary", "multipart/form-data; boundary=\"\"", good.clone()),
+        ("another boundary", "multipart/form-data; boundary=y", good.clone()),
+        ("no final boundary", "multipart/form-data; boundary=x", written("\r\n", "\r\n")),
+        ("cut inside the boundary", "multipart/form-data; boundary=x", written("\r\n", "")),
+        ("line feeds only", "multipart/form-data; boundary=x", written("\n", "--\n")),
+        ("an empty body", "multipart/form-data; boundary=x", Vec::new()),
+        ("only the end", "multipart/form-data; boundary=x", b"--x--\r\n".to_vec()),
+        ("no form at all", "multipart/form-data; boundary=x", b"{\"model\":\"gpt-image-2\"}".to_vec()),
+    ]
+    .map(|(name, kind, body)| (name, raw(&gateway, kind, body)))
+    .into();
+    let long = "b".repeat(300);
+    calls.push((
+        "a boundary of 300 characters",
+        raw(&gateway, &format!("multipart/form-data; boundary={long}"), good.clone()),
+    ));
+    let with = |form: Form| form.file("image", &image()).call().key(gateway.secret());
+    let empty: [Arc<Vec<u8>>; 0] = [];
+    calls.extend([
+        ("a part without a name", with(Form::minimum().part("content-disposition: form-data", empty.clone()))),
+        ("a part without headers", with(Form::minimum().part("x-nothing: 1", empty.clone()))),
+        ("a part header of 1 MB", with(Form::minimum().part(&format!("x: {}", "y".repeat(1 << 20)), empty.clone()))),
+        ("a thousand part headers", with(Form::minimum().part(&"x: y\r\n".repeat(1000), empty))),
+        (
+            "text that is no UTF-8",
+            with(Form::minimum().part("content-disposition: form-data; name=\"user\"", [Arc::new(vec![0xff, 0xfe])])),
+        ),
+        ("two different prompts", with(Form::minimum().text("prompt", "another"))),
+        ("two different sizes", with(Form::minimum().text("size", "1024x1024").text("size", "1536x1024"))),
+        ("two masks", with(Form::minimum().file("mask", &alpha_png(64, 64)).file("mask", &alpha_png(64, 64)))),
+        (
+            "a nested form",
+            with(Form::minimum().part(
+                "content-disposition: form-data; name=\"files\"\r\ncontent-type: multipart/mixed; boundary=z",
+                [image()],
+            )),
+        ),
+    ]);
+    let mut faults = Vec::new();
+    for (name, call) in calls {
+        let answer = call.send(gateway.address());
+        if answer.status != 400 || answer.json()["error"]["code"] != "invalid_request_error" {
+            faults.push(format!("{name}: {} {:.200}", answer.status, answer.text()));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert_eq!(upstream.accepted(), 0);
+    assert_eq!(gateway.records().len(), 0);
+}
+
+#[test]
+fn a_flood_of_parts_is_refused_and_the_gateway_stays_small() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::before(&upstream);
+    gateway.edit(Form::minimum().file("image", &image())).good();
+    gateway.server().reset_peak();
+    let before = gateway.server().peak_bytes();
+    let empty: [Arc<Vec<u8>>; 0] = [];
+    let part =
+        |form: Form, name: &str| form.part(&format!("content-disposition: form-data; name=\"{name}\""), empty.clone());
+    let parts = (0..50_000).fold(Form::minimum(), |form, at| part(form, &format!("f{at}")));
+    let users = (0..50_000).fold(Form::minimum(), |form, _| part(form, "user"));
+    let long =
+        Form::minimum().part("content-disposition: form-data; name=\"prompt\"", [Arc::new(vec![b'x'; 40 << 20])]);
+    for form in [parts, users, long] {
+        let (_, answer) =
+            form.file("image", &image()).call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
+        assert!([400, 413].contains(&answer.status), "{:.300}", answer.text());
+        answer.error(answer.status);
+    }
+    let rise = gateway.server().peak_bytes().saturating_sub(before);
+    assert!(rise < 32 << 20, "{rise} bytes");
+    assert_eq!(upstream.attempts(), 1);
+}
+
+#[test]
+fn what_looks_like_a_boundary_inside_a_file_is_a_part_of_the_file() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for inside in
+        ["--x", "\n--x\r\n", "\r\n--", "\r\n-x--", "\r--x--\r\n", "\r\n--\r\n--", "\r\r\n-", "\r\n\r\n--y--\r\n"]
+    {
+        let mut file = image().to_vec();
+        // Behind the end of the PNG, where no reader of images looks; a strict one may refuse it.
+        file.extend(inside.bytes());
+        let mut body = written("\r\n", "\r\n");
+        let start = memchr::memmem::find(&body, &image()).expect("the image");
+        body.truncate(start);
+        body.extend(&file);
+        body.extend(b"\r\n--x--\r\n");
+        for size in [usize::MAX, 1, 7] {
+            let call = raw(&gateway, "multipart/form-data; boundary=x", body.clone());
+            let answer = if size == usize::MAX { call } else { call.in_chunks_of(size) }.send(gateway.address());
+            if answer.status == 200 {
+                assert_eq!(upstream.ledger().pop().expect("an attempt").files()[0].digest, sha256(&file), "{inside:?}");
+            } else {
+                assert_eq!(answer.error(400)["param"], "image", "{inside:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_good_form_is_read_in_pieces_of_any_size_and_with_any_decoration() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let body = written("\r\n", "--\r\n");
+    let kinds = [
+        "multipart/form-data; boundary=x",
+        "multipart/form-data; boundary=\"x\"",
+        "Multipart/Form-Data; charset=utf-8; Boundary=x",
+        "multipart/form-data;boundary=x; foo=bar",
+    ];
+    for kind in kinds {
+        println!("{kind}");
+        raw(&gateway, kind, body.clone()).send(gateway.address()).good();
+    }
+    for size in [1, 2, 3, 13, 63, 64, 65, 4096] {
+        raw(&gateway, kinds[0], body.clone()).in_chunks_of(size).send(gateway.address()).good();
+    }
+    let decorated = [b"a preamble\r\n".to_vec(), written("\r\n", "--\r\nan epilogue")].concat();
+    raw(&gateway, kinds[0], decorated).send(gateway.address()).good();
+    // Without the last line end, as some clients send it.
+    raw(&gateway, kinds[0], written("\r\n", "--")).send(gateway.address()).good();
+    for attempt in upstream.ledger() {
+        assert_eq!(attempt.files()[0].digest, sha256(&image()));
+        assert_eq!(attempt.fields()["prompt"], "a red cube");
+    }
+    gateway.settled(14);
+}
+
+#[test]
+fn an_upload_that_stops_half_way_leaves_nothing_behind() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let form = Form::minimum().big_file("image", crate::kit::stretched_png(64, 64, 3 << 20));
+    for _ in 0..8 {
+        drop(form.clone().unfinished().header("x-cut", "1").key(gateway.secret()).dispatch(gateway.address()));
+    }
+    gateway.edit(Form::minimum().file("image", &image())).good();
+    assert_eq!(upstream.attempts(), 1, "half a form is no job");
+    eventually("only the whole request is recorded", || (gateway.records().len() == 1).then_some(()));
+}
+
+#[test]
+fn names_of_files_go_nowhere() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let before = listing(&gateway);
+    for name in [
+        "../../escape.png",
+        "/tmp/escape.png",
+        "a\\r\\nx-injected: 1",
+        "C:\\\\escape.png",
+        "file-name-canary",
+        &"n".repeat(4000),
+    ] {
+        let headers = format!("content-disposition: form-data; name=\"image\"; filename=\"{name}\"");
+        let answer = gateway.edit(Form::minimum().part(&headers, [image()]));
+        if answer.status != 200 {
+            answer.error(400);
+            continue;
+        }
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        assert!(!format!("{attempt:?}").contains("canary") && !format!("{:?}", attempt.parts).contains("escape"));
+        assert_eq!(attempt.header("x-injected"), None);
+    }
+    assert!(!gateway.said().contains("canary"));
+    assert_eq!(listing(&gateway), before);
+}
+
+/// Names of everything below the gateway's home.
+pub(super) fn listing(gateway: &Gateway) -> Vec<String> {
+    fn walk(folder: &std::path::Path, names: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                walk(&path, names);
+            }
+            names.push(path.display().to_string());
+        }
+    }
+    let mut names = Vec::new();
+    walk(gateway.home(), &mut names);
+    // The database's own companions come and go.
+    names.retain(|name| !name.ends_with("-wal") && !name.ends_with("-shm") && !name.ends_with("-journal"));
+    names.sort();
+    names
+}
+
+#[test]
+fn hostile_json_is_refused_as_everywhere() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for body in [
+        String::new(),
+        "[]".to_owned(),
+        "[".repeat(200_000),
+        "{\"images\":".repeat(100_000),
+        "{\"model\":\"gpt-image-2\",\"prompt\":\"a\",\"images\":[{\"image_url\":\"data:image/png;base64,".to_owned(),
+    ] {
+        let answer = raw(&gateway, "application/json", body).send(gateway.address());
+        let error = answer.error(400);
+        assert_eq!(error["code"], "invalid_request_error", "{error}");
+        assert!(error["param"].is_null() || error["param"] == "images", "{error}");
+    }
+    assert_eq!(upstream.accepted(), 0);
+}

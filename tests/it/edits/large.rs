@@ -1,0 +1,220 @@
+//! Large uploads: the limit to the byte, a refusal as soon as it is crossed, little memory, and no file left behind.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::hostile::listing;
+use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, Pieces, alpha_png, heavy, stretched_png};
+
+/// An image or a mask must be smaller than this.
+const LIMIT: usize = 52_428_800;
+/// What the sockets of both sides may hold beyond what was read.
+const IN_FLIGHT: u64 = 16 << 20;
+/// The figure to stay under with four edits of sixteen images of 49 MB.
+const PEAK_BYTES: u64 = 256 << 20;
+
+#[track_caller]
+fn is_too_large(answer: &Answer, param: &str) {
+    let error = answer.error(413);
+    let expected = (&json!("invalid_request_error"), &json!("request_too_large"), &json!(param));
+    assert_eq!((&error["type"], &error["code"], &error["param"]), expected, "{error}");
+    assert_eq!(answer.should_retry(), Some("false"));
+}
+
+#[test]
+fn the_limit_holds_to_the_byte_for_images_and_masks() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let image = || Form::minimum().file("image[]", &alpha_png(64, 64));
+    for (length, param) in [(LIMIT - 1, None), (LIMIT, Some("image")), (LIMIT + 1, Some("image"))] {
+        let form = Form::minimum().big_file("image", stretched_png(64, 64, length));
+        verdict(&gateway, &upstream, form, length, param);
+    }
+    for (length, param) in [(LIMIT - 1, None), (LIMIT, Some("mask")), (LIMIT + 1, Some("mask"))] {
+        let form = image().big_file("mask", stretched_png(64, 64, length));
+        verdict(&gateway, &upstream, form, length, param);
+    }
+    // The second of two images names itself, and the mask may come first.
+    verdict(&gateway, &upstream, image().big_file("image[1]", stretched_png(64, 64, LIMIT)), LIMIT, Some("image[1]"));
+    let first = Form::minimum().big_file("mask", stretched_png(64, 64, LIMIT)).file("image", &alpha_png(64, 64));
+    verdict(&gateway, &upstream, first, LIMIT, Some("mask"));
+    assert_eq!(upstream.attempts(), 2);
+}
+
+#[track_caller]
+fn verdict(gateway: &Gateway, upstream: &FakeUpstream, form: Form, length: usize, param: Option<&str>) {
+    println!("{length} {param:?}");
+    let (_, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
+    let Some(param) = param else {
+        answer.good();
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        assert!(attempt.parts.iter().any(|part| part.length == length as u64), "the whole file went upstream");
+        return;
+    };
+    is_too_large(&answer, param);
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_as_soon_as_it_is() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let names = listing(&gateway);
+    for (name, before) in [("image", 0), ("mask", 1), ("image[]", 3)] {
+        let form = (0..before).fold(Form::minimum(), |form, _| form.file("image[]", &alpha_png(64, 64)));
+        let form = form.big_file(name, stretched_png(64, 64, 400 << 20));
+        let (taken, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
+        println!("{name}: {taken} bytes were taken");
+        is_too_large(&answer, name);
+        assert!(taken >= LIMIT as u64 && taken < LIMIT as u64 + IN_FLIGHT, "{name}: {taken} bytes were taken");
+    }
+    assert_eq!(upstream.accepted(), 0);
+    assert_eq!(listing(&gateway), names);
+}
+
+#[test]
+fn a_request_over_the_sum_of_all_limits_is_refused_when_it_is_announced() {
+    let gateway = Gateway::simulated();
+    let kind = "multipart/form-data; boundary=x";
+    for length in [20 * LIMIT as u64, u64::MAX / 2] {
+        let call = Call::edit().key(gateway.secret()).header("content-type", kind).only_promising(length);
+        assert_eq!(call.send(gateway.address()).error(413)["code"], "request_too_large");
+    }
+}
+
+#[test]
+fn a_data_url_of_the_longest_length_is_taken_and_one_character_more_is_not() {
+    let _turn = heavy();
+    const LONGEST: usize = 20_971_520;
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let head = "data:image/png;base64,";
+    // Padding for lengths that are no multiple of four: blanks are none of base64, so the type's name is stretched.
+    let url = |length: usize| {
+        let room = length - head.len();
+        let (quartets, rest) = (room / 4, room % 4);
+        let file = crate::kit::concat(&stretched_png(64, 64, quartets * 3));
+        let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, file);
+        format!("data:image/png{};base64,{base64}", "x".repeat(rest))
+    };
+    let ask = |length: usize| gateway.edit_json(json!({"images": [{"image_url": url(length)}]}));
+    ask(LONGEST).good();
+    let answer = ask(LONGEST + 1);
+    assert!([400, 413].contains(&answer.status), "{:.300}", answer.text());
+    assert_eq!(answer.error(answer.status)["param"], "images[0].image_url");
+    assert_eq!(upstream.attempts(), 1);
+}
+
+/// Sixteen images of this length.
+fn sixteen(length: usize) -> Form {
+    let image = stretched_png(64, 64, length);
+    (0..16).fold(Form::minimum(), |form, _| form.big_file("image[]", image.clone()))
+}
+
+#[test]
+fn four_edits_of_sixteen_large_images_at_once_cost_little_memory() {
+    let _turn = heavy();
+    const LENGTH: usize = 49_000_000;
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::before(&upstream);
+    gateway.edit(Form::minimum().file("image", &alpha_png(64, 64))).good();
+    let names = listing(&gateway);
+    let form = sixteen(LENGTH);
+    let digest = digest(&stretched_png(64, 64, LENGTH));
+    gateway.server().reset_peak();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let call = form.clone().call().key(gateway.secret());
+            let address = gateway.address();
+            scope.spawn(move || call.upload(address).expect("an answer").1.good());
+        }
+    });
+    let peak = gateway.server().peak_bytes();
+    println!("peak resident memory with 4 edits of 16 images of {LENGTH} bytes: {:.1} MB", peak as f64 / 1e6);
+    assert!(peak < PEAK_BYTES, "{peak} bytes");
+    let ledger = upstream.ledger();
+    for attempt in &ledger[1..] {
+        assert_eq!(attempt.files().len(), 16);
+        assert!(attempt.files().iter().all(|part| part.length == LENGTH as u64 && part.digest == digest));
+    }
+    assert_eq!(ledger.len(), 5);
+    assert_eq!(listing(&gateway), names);
+    assert!(gateway.settled(5).iter().all(|record| record["state"] == "succeeded"));
+}
+
+fn digest(pieces: &Pieces) -> Vec<u8> {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    pieces.iter().for_each(|piece| context.update(piece));
+    context.finish().as_ref().to_vec()
+}
+
+#[test]
+fn no_file_is_left_after_any_end() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let names = listing(&gateway);
+    let form = |script: &str| {
+        let prompt = format!("a cube [[{script}]]");
+        let form = Form::new().text("model", "gpt-image-2").text("prompt", &prompt);
+        form.big_file("image[]", stretched_png(64, 64, 5 << 20)).big_file("image[]", stretched_png(80, 80, 3 << 20))
+    };
+    gateway.edit(form("")).good();
+    assert_eq!(listing(&gateway), names, "after success");
+    gateway.edit(form("status=500")).error(502);
+    gateway.edit(form("cut=50%"));
+    assert_eq!(listing(&gateway), names, "after an error");
+    gateway.edit(form("").text("size", "1x1")).error(400);
+    assert_eq!(listing(&gateway), names, "after a refusal");
+    // The caller leaves while it uploads, and while it waits.
+    drop(form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection"));
+    let before = upstream.attempts();
+    let waiting = form("stall=head").call().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
+    upstream.wait_until("the attempt", |ledger| ledger.len() > before && !ledger[before].parts.is_empty());
+    assert_eq!(listing(&gateway), names, "while it waits there is no name either");
+    drop(waiting);
+    assert_eq!(listing(&gateway), names, "after the caller has left");
+
+    for script in ["stall=head", "stall=middle", "gate-middle=never b64=400000"] {
+        let before = upstream.attempts();
+        let call = form(script).call().key(gateway.secret());
+        let stream = call.dispatch(gateway.address()).expect("a connection");
+        upstream.wait_until("the attempt", |ledger| ledger.len() > before && !ledger[before].parts.is_empty());
+        gateway.kill();
+        drop(stream);
+        assert_eq!(listing(&gateway), names, "after a kill");
+        gateway.start();
+        assert_eq!(listing(&gateway), names, "after the next start");
+    }
+    let halves = form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
+    gateway.kill();
+    drop(halves);
+    assert_eq!(listing(&gateway), names, "after a kill in the middle of an upload");
+    gateway.start();
+    gateway.edit(form("")).good();
+    let states: Vec<Value> = gateway.records().iter().map(|record| record["state"].clone()).collect();
+    assert!(states.contains(&json!("succeeded")), "{states:?}");
+}
+
+#[test]
+fn the_same_upload_is_served_again_and_again_without_growing() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::before(&upstream);
+    let image: Arc<Vec<u8>> = alpha_png(512, 512);
+    let form = || (0..16).fold(Form::minimum(), |form, _| form.file("image[]", &image));
+    for _ in 0..3 {
+        gateway.edit(form()).good();
+    }
+    gateway.server().reset_peak();
+    let before = gateway.server().peak_bytes();
+    for _ in 0..30 {
+        gateway.edit(form()).good();
+    }
+    let rise = gateway.server().peak_bytes().saturating_sub(before);
+    assert!(rise < 16 << 20, "{rise} bytes");
+    let descriptors = gateway.server().descriptors();
+    assert!(descriptors < 128, "{descriptors} descriptors are open");
+}

@@ -1,0 +1,218 @@
+//! The answer: its head, its body as it comes, and whether that really ended.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+/// The head of an answer, and its body as it comes.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    /// Whether `100 Continue` came first.
+    pub(crate) continued: bool,
+    reader: BufReader<TcpStream>,
+    left: Left,
+}
+
+enum Left {
+    Length(u64),
+    Chunk(u64),
+    /// A chunk is over. What follows it is only read when it is asked for: it may be a long time coming.
+    ChunkEnd,
+    UntilClose,
+    Nothing,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) continued: bool,
+    pub(crate) body: Vec<u8>,
+    /// Whether the body ended as its framing says; a cut or a reset is `false`.
+    pub(crate) complete: bool,
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Reads a head, skipping `100 Continue`.
+    pub(crate) fn read(stream: TcpStream) -> std::io::Result<Self> {
+        let mut reader = BufReader::with_capacity(1 << 17, stream);
+        let (mut status, mut headers) = read_head(&mut reader)?;
+        let continued = status == 100;
+        if continued {
+            (status, headers) = read_head(&mut reader)?;
+        }
+        let left = framing(status, &headers);
+        let mut reply = Self { status, headers, continued, reader, left };
+        if matches!(reply.left, Left::Chunk(_)) {
+            reply.left = next_chunk(&mut reply.reader)?;
+        }
+        Ok(reply)
+    }
+
+    /// The rest of the body. A body that breaks off is an answer too, marked as not complete.
+    pub(crate) fn finish(mut self) -> std::io::Result<Answer> {
+        let mut body = Vec::new();
+        let complete = match self.read_to_end(&mut body) {
+            Ok(_) => true,
+            Err(error) if is_hang(&error) => return Err(error),
+            Err(_) => false,
+        };
+        Ok(Answer { status: self.status, headers: self.headers, continued: self.continued, body, complete })
+    }
+}
+
+impl Read for Reply {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if matches!(self.left, Left::ChunkEnd) {
+            expect_line_end(&mut self.reader)?;
+            self.left = next_chunk(&mut self.reader)?;
+        }
+        let (Left::Length(left) | Left::Chunk(left)) = self.left else {
+            return match self.left {
+                Left::UntilClose => self.reader.read(buffer),
+                _ => Ok(0),
+            };
+        };
+        if left == 0 {
+            return Ok(0);
+        }
+        let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let got = self.reader.read(&mut buffer[..want])?;
+        if got == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let left = left - got as u64;
+        self.left = match self.left {
+            Left::Chunk(_) if left == 0 => Left::ChunkEnd,
+            Left::Chunk(_) => Left::Chunk(left),
+            _ => Left::Length(left),
+        };
+        Ok(got)
+    }
+}
+
+pub(super) fn is_hang(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// One status line with its headers, names in lower case.
+pub(in crate::kit) fn read_head(reader: &mut impl BufRead) -> std::io::Result<(u16, Vec<(String, String)>)> {
+    let first = read_line(reader)?;
+    let status = first.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::new(ErrorKind::InvalidData, first))?;
+    Ok((status, read_headers(reader)?))
+}
+
+pub(in crate::kit) fn read_headers(reader: &mut impl BufRead) -> std::io::Result<Vec<(String, String)>> {
+    let mut headers = Vec::new();
+    loop {
+        let line = read_line(reader)?;
+        let Some((name, value)) = line.split_once(':') else { return Ok(headers) };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+}
+
+pub(in crate::kit) fn read_line(reader: &mut impl BufRead) -> std::io::Result<String> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+pub(in crate::kit) fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+fn framing(status: u16, headers: &[(String, String)]) -> Left {
+    if matches!(status, 101 | 204 | 304) {
+        return Left::Nothing;
+    }
+    if find(headers, "transfer-encoding").is_some_and(|value| value.contains("chunked")) {
+        return Left::Chunk(0);
+    }
+    match find(headers, "content-length").and_then(|value| value.parse().ok()) {
+        Some(length) => Left::Length(length),
+        None => Left::UntilClose,
+    }
+}
+
+fn next_chunk(reader: &mut impl BufRead) -> std::io::Result<Left> {
+    let line = read_line(reader)?;
+    let size = u64::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)
+        .map_err(|_| std::io::Error::new(ErrorKind::InvalidData, line))?;
+    if size > 0 {
+        return Ok(Left::Chunk(size));
+    }
+    while !read_line(reader)?.is_empty() {}
+    Ok(Left::Nothing)
+}
+
+fn expect_line_end(reader: &mut impl BufRead) -> std::io::Result<()> {
+    match read_line(reader)?.as_str() {
+        "" => Ok(()),
+        other => Err(std::io::Error::new(ErrorKind::InvalidData, other.to_owned())),
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        match serde_json::from_slice(&self.body) {
+            Ok(value) => value,
+            Err(error) => panic!("{error} in an answer of status {}: {:.300}", self.status, self.text()),
+        }
+    }
+
+    /// The JSON of a whole 200.
+    #[track_caller]
+    pub(crate) fn good(&self) -> Value {
+        assert_eq!(self.status, 200, "{:.600}", self.text());
+        assert!(self.complete, "the answer broke off");
+        self.json()
+    }
+
+    /// The `error` object of an answer that must have this status, in the shape that every client reads.
+    #[track_caller]
+    pub(crate) fn error(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{:.600}", self.text());
+        assert!(self.complete, "the error broke off");
+        assert!(
+            self.header("content-type").is_some_and(|value| value.starts_with("application/json")),
+            "{:?}",
+            self.headers
+        );
+        assert!(
+            self.header("x-request-id").is_some_and(|value| !value.is_empty()),
+            "no x-request-id: {:?}",
+            self.headers
+        );
+        let error = self.json()["error"].clone();
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
+        assert!(error["type"].is_string(), "{error}");
+        for field in ["param", "code"] {
+            assert!(error.get(field).is_some_and(|value| value.is_string() || value.is_null()), "{field}: {error}");
+        }
+        error
+    }
+
+    /// `x-should-retry`, the word that the official clients obey.
+    pub(crate) fn should_retry(&self) -> Option<&str> {
+        self.header("x-should-retry")
+    }
+}

@@ -1,0 +1,252 @@
+//! What the upstream says event by event: every framing that the standard allows, and the stories that break off.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::filler;
+use super::answer::{self, FILLER, Made};
+use super::script::Script;
+
+/// One thing that happens in a stream.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Text(Vec<u8>),
+    /// So many characters of base64.
+    Filler(usize),
+    /// An event is complete; the ledger notes when.
+    Sent,
+    Gate(String),
+    Pause(Duration),
+    /// Comment lines until the peer leaves.
+    Murmur,
+    Stall,
+    End,
+    Break,
+}
+
+/// A stream that is being written down.
+struct Story<'a> {
+    script: &'a Script,
+    request: &'a Value,
+    /// `image_generation` or `image_edit`.
+    family: &'static str,
+    created: usize,
+    steps: Vec<Step>,
+    images: Vec<String>,
+    usage: Option<Value>,
+    partials: u64,
+    completed: u64,
+}
+
+/// The stream that the script tells.
+pub(super) fn make(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
+    let mut story = Story {
+        script,
+        request,
+        family: if edit { "image_edit" } else { "image_generation" },
+        created: 1_776_000_000 + at,
+        steps: Vec::new(),
+        images: Vec::new(),
+        usage: None,
+        partials: 0,
+        completed: 0,
+    };
+    let asked = request["partial_images"].as_u64().unwrap_or(0);
+    let count = script.number("partials").unwrap_or(asked);
+    let usual = "p,".repeat(usize::try_from(count).expect("a count")) + "c";
+    for word in script.get("events").unwrap_or(&usual).split(',') {
+        story.tell(word);
+    }
+    Made {
+        events: Some(story.steps),
+        content_type: "text/event-stream",
+        usage: story.usage,
+        images: story.images,
+        ..Made::default()
+    }
+}
+
+// === impl Story ===
+
+impl Story<'_> {
+    fn tell(&mut self, word: &str) {
+        if let Some(index) = word.strip_prefix('p') {
+            self.partial(index.parse().unwrap_or(self.partials));
+        } else if let Some(pause) = word.strip_prefix('~') {
+            self.steps.push(Step::Pause(Duration::from_millis(pause.parse().expect("milliseconds"))));
+        } else if let Some(gate) = word.strip_prefix('@') {
+            self.steps.push(Step::Gate(gate.to_owned()));
+        } else if word.starts_with('e') && word != "eof" {
+            self.error(word);
+        } else {
+            self.other(word);
+        }
+    }
+
+    fn other(&mut self, word: &str) {
+        match word {
+            "c" | "blank" | "missing" | "half" => self.final_image(word),
+            "x" => self.frame("image_generation.progress", r#"{"type":"image_generation.progress","percent":50}"#),
+            "junk" => {
+                self.frame(&format!("{}.completed", self.family), r#"{"type":"image_generation.completed","b64_js"#);
+            }
+            "k" => self.raw(": keep-alive\n\n"),
+            "done" => self.raw("data: [DONE]\n\n"),
+            "murmur" => self.steps.push(Step::Murmur),
+            "stall" => self.steps.push(Step::Stall),
+            "eof" => self.steps.push(Step::End),
+            "cut" => self.steps.push(Step::Break),
+            other => panic!("no such event in a script: {other}"),
+        }
+    }
+
+    fn partial(&mut self, index: u64) {
+        self.partials += 1;
+        let length = self.script.number("partial-b64");
+        let mut fields = self.fields("partial_image", length.is_some());
+        fields.push(("partial_image_index", json!(index)));
+        self.event("partial_image", fields, length);
+    }
+
+    fn final_image(&mut self, word: &str) {
+        self.completed += 1;
+        let length = self.script.number("b64").filter(|_| ["c", "half"].contains(&word));
+        let mut fields = self.fields("completed", length.is_some());
+        let mut usage = answer::usage(self.script, self.request, self.family == "image_edit", 1);
+        if self.completed > 1 {
+            usage = Some(json!({"total_tokens": 999_999}));
+        }
+        if let Some(usage) = &usage {
+            fields.push(("usage", usage.clone()));
+        }
+        if self.script.has("revised") {
+            fields.push(("revised_prompt", answer::revised(self.script, self.request)));
+        }
+        match word {
+            "blank" => {
+                fields.iter_mut().filter(|(name, _)| *name == "b64_json").for_each(|(_, value)| *value = json!(""));
+            }
+            "missing" => fields.retain(|(name, _)| *name != "b64_json"),
+            _ => {}
+        }
+        if self.completed == 1 {
+            self.usage = usage;
+        }
+        let before = self.steps.len();
+        self.event("completed", fields, length);
+        if word == "half" {
+            self.halve(before);
+        }
+    }
+
+    /// The payload as a real upstream has it, but for what the script leaves out.
+    fn fields(&mut self, kind: &str, huge: bool) -> Vec<(&'static str, Value)> {
+        let image = if huge { FILLER.to_owned() } else { answer::file(self.script, self.request) };
+        if !huge {
+            self.images.push(image.clone());
+        }
+        let mut fields = vec![
+            ("type", json!(format!("{}.{kind}", self.family))),
+            ("b64_json", json!(image)),
+            ("created_at", json!(self.created)),
+        ];
+        let known = answer::resolved(self.script, self.request);
+        fields.extend(known.into_iter().filter(|(name, _)| *name != "model"));
+        if self.script.word("shape") == "usage-first" {
+            // The image comes last: all small fields are known before it.
+            let image = fields.remove(1);
+            fields.push(image);
+        }
+        fields
+    }
+
+    fn event(&mut self, kind: &str, mut fields: Vec<(&'static str, Value)>, length: Option<u64>) {
+        let name = format!("{}.{kind}", self.family);
+        answer::edit(self.script, &mut fields);
+        let text = answer::print(self.script, &fields);
+        let text = self.framed(&name, &text);
+        match text.split_once(FILLER) {
+            Some((before, after)) => {
+                let length = usize::try_from(length.expect("a length")).expect("a length");
+                self.steps.extend([
+                    Step::Text(before.as_bytes().to_vec()),
+                    Step::Filler(length),
+                    Step::Text(after.as_bytes().to_vec()),
+                    Step::Sent,
+                ]);
+            }
+            None => self.steps.extend([Step::Text(text.into_bytes()), Step::Sent]),
+        }
+    }
+
+    fn frame(&mut self, name: &str, json: &str) {
+        let text = self.framed(name, json);
+        self.steps.extend([Step::Text(text.into_bytes()), Step::Sent]);
+    }
+
+    fn raw(&mut self, text: &str) {
+        let text = self.ended(text);
+        self.steps.push(Step::Text(text.into_bytes()));
+    }
+
+    /// The lines of one event; JSON of several lines becomes several `data` lines.
+    fn framed(&self, name: &str, json: &str) -> String {
+        let has = |word: &str| self.script.lists("frames", word);
+        let space = if has("no-space") { "" } else { " " };
+        let data: String = json.trim_end().lines().map(|line| format!("data:{space}{line}\n")).collect();
+        let event = if has("no-event") { String::new() } else { format!("event:{space}{name}\n") };
+        let extra = if has("extra") { ": a comment\nid: 7\nretry: 3000\nunknown: field\nlonely\n" } else { "" };
+        let bom = if has("bom") && self.steps.is_empty() { "\u{feff}" } else { "" };
+        let is_last = name.ends_with("completed") && has("no-end");
+        let end = if is_last { "" } else { "\n" };
+        let lines = if has("data-first") { format!("{data}{event}") } else { format!("{event}{data}") };
+        self.ended(&format!("{bom}{extra}{lines}{end}"))
+    }
+
+    fn ended(&self, text: &str) -> String {
+        match self.script.word("lines") {
+            "crlf" => text.replace('\n', "\r\n"),
+            "cr" => text.replace('\n', "\r"),
+            _ => text.to_owned(),
+        }
+    }
+
+    fn error(&mut self, word: &str) {
+        let detail = match word {
+            "e" | "e-flat" => answer::error_detail(self.script, "error"),
+            "e-policy" => answer::error_detail(self.script, "policy"),
+            "e-limit" => answer::error_detail(self.script, "usage-limit"),
+            "e-parameter" => answer::error_detail(self.script, "parameter"),
+            other => panic!("no such event in a script: {other}"),
+        };
+        let mut event = json!({"type": "error", "code": detail["code"], "message": detail["message"],
+                               "param": detail["param"]});
+        if word != "e-flat" {
+            event["error"] = detail;
+        }
+        self.frame("error", &event.to_string());
+    }
+
+    /// Keeps the first half of everything from this step on.
+    fn halve(&mut self, from: usize) {
+        let tail = self.steps.split_off(from);
+        match tail.as_slice() {
+            [Step::Text(before), Step::Filler(length), ..] => {
+                self.steps.extend([Step::Text(before.clone()), Step::Filler(length / 8 * 4)]);
+            }
+            [Step::Text(text), ..] => self.steps.push(Step::Text(text[..text.len() / 2].to_vec())),
+            _ => {}
+        }
+        self.images.truncate(usize::try_from(self.partials).expect("a count"));
+    }
+}
+
+/// The pieces of a step, if it has any.
+pub(super) fn pieces(step: &Step) -> Box<dyn Iterator<Item = std::sync::Arc<Vec<u8>>> + '_> {
+    match step {
+        Step::Text(text) => Box::new(std::iter::once(std::sync::Arc::new(text.clone()))),
+        Step::Filler(length) => Box::new(filler(*length)),
+        _ => Box::new(std::iter::empty()),
+    }
+}

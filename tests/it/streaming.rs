@@ -1,0 +1,328 @@
+//! Streams of both operations: the frames of the contract to the byte, one by one as they come, whatever the framing of
+//! the upstream is.
+//!
+//! What breaks stands in `broken`, who leaves in `leaving`, what it costs in `load`.
+
+mod broken;
+mod leaving;
+mod load;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Call, Event, Events, FakeUpstream, Form, Gateway, alpha_png, setting};
+
+/// What each event of the contract carries, in addition to its type.
+const KEYS: [&str; 6] = ["b64_json", "created_at", "size", "quality", "background", "output_format"];
+
+/// The two operations, which differ only in the names of their events.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Generate,
+    Edit,
+}
+
+impl Operation {
+    fn family(self) -> &'static str {
+        match self {
+            Self::Generate => "image_generation",
+            Self::Edit => "image_edit",
+        }
+    }
+
+    /// A streaming request with a script for the upstream.
+    fn call(self, gateway: &Gateway, script: &str, partials: u64) -> Call {
+        let prompt = format!("a cube [[{script}]]");
+        match self {
+            Self::Generate => {
+                gateway.call(json!({"prompt": prompt, "stream": true, "partial_images": partials, "size": "1024x1024"}))
+            }
+            Self::Edit => {
+                let form = Form::new().text("model", "gpt-image-2").text("prompt", &prompt).text("stream", "true");
+                let form = form.text("partial_images", &partials.to_string()).text("size", "1024x1024");
+                form.file("image[]", &alpha_png(64, 64)).call().key(gateway.secret())
+            }
+        }
+    }
+
+    fn events(self, gateway: &Gateway, script: &str, partials: u64) -> Vec<Event> {
+        Events::of(self.call(gateway, script, partials).open(gateway.address()).expect("an answer")).rest()
+    }
+}
+
+/// Every key that the SDKs' types require, in the values that strict clients accept.
+#[track_caller]
+fn is_complete(event: &Event) {
+    let data = &event.data;
+    for key in KEYS {
+        assert!(data.get(key).is_some_and(|value| !value.is_null()), "{key} is missing: {}", without_image(data));
+    }
+    assert!(data["b64_json"].as_str().is_some_and(|image| !image.is_empty()));
+    assert!(
+        data["created_at"].as_u64().is_some_and(|created| created > 1_700_000_000 && created <= u64::from(u32::MAX)),
+        "{}",
+        data["created_at"]
+    );
+    assert_eq!(data["background"], "opaque");
+    assert!(["low", "medium", "high"].contains(&data["quality"].as_str().unwrap_or_default()), "{}", data["quality"]);
+    assert!(data["size"].as_str().is_some_and(|size| size.contains('x')), "{}", data["size"]);
+}
+
+fn without_image(data: &Value) -> Value {
+    let mut data = data.clone();
+    data["b64_json"] = json!("…");
+    data
+}
+
+/// The stream must be `partials` partial images and one final image, with the bytes that the upstream sent.
+#[track_caller]
+fn is_good(operation: Operation, events: &[Event], images: &[String], partials: usize) {
+    let family = operation.family();
+    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    let mut expected = vec![format!("{family}.partial_image"); partials];
+    expected.push(format!("{family}.completed"));
+    assert_eq!(names, expected);
+    for (at, event) in events.iter().enumerate() {
+        is_complete(event);
+        assert!(event.data["b64_json"].as_str() == Some(images[at].as_str()), "image {at} was changed on its way");
+        let index = (at < partials).then_some(at as u64);
+        assert_eq!(event.data["partial_image_index"].as_u64(), index);
+        assert_eq!(event.data.get("usage").is_some(), index.is_none(), "usage stands in the final event only");
+    }
+}
+
+#[test]
+fn frames_are_those_of_the_contract_and_nothing_else_comes() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for operation in [Operation::Generate, Operation::Edit] {
+        for partials in 0..4 {
+            let mut reply = operation.call(&gateway, "", partials).open(gateway.address()).expect("an answer");
+            reply.headers.retain(|(name, _)| name != "connection");
+            let events = Events::of(reply).rest();
+            let attempt = upstream.ledger().pop().expect("an attempt");
+            let count = usize::try_from(partials).expect("a count");
+            is_good(operation, &events, &attempt.images, count);
+            assert_eq!(Some(&events[count].data["usage"]), attempt.usage.as_ref());
+            assert_eq!(attempt.fields()["stream"], true, "the upstream was asked for a stream");
+            assert_eq!(attempt.fields()["partial_images"].as_u64().unwrap_or(0), partials);
+        }
+    }
+    let records = gateway.settled(8);
+    for (record, attempt) in records.iter().zip(upstream.ledger()) {
+        assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)), "{record}");
+        assert_eq!(Some(&record["usage"]), attempt.usage.as_ref(), "{record}");
+        assert_eq!(record["delivered"], json!([{"size": "1024x1024", "output_format": "png"}]), "{record}");
+        let operation = if attempt.path.ends_with("edits") { "edit_image" } else { "create_image" };
+        assert_eq!(record["operation"], operation);
+    }
+}
+
+#[test]
+fn each_event_is_passed_on_before_the_next_one_comes() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for (at, operation) in [Operation::Generate, Operation::Edit].into_iter().enumerate() {
+        let script = format!("events=p,@{at}-a,p,@{at}-b,p,@{at}-c,c,@{at}-d");
+        let call = operation.call(&gateway, &script, 3);
+        let mut events = Events::of(call.open(gateway.address()).expect("an answer"));
+        for gate in ["a", "b", "c", "d"] {
+            let event = events.next().expect("an event").expect("not the end");
+            is_complete(&event);
+            upstream.open_gate(&format!("{at}-{gate}"));
+        }
+        assert_eq!(events.next().expect("the end"), None);
+    }
+}
+
+#[test]
+fn every_framing_of_the_upstream_gives_the_same_events() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in [
+        "lines=crlf",
+        "lines=cr",
+        "frames=no-event",
+        "frames=no-space",
+        "frames=bom",
+        "frames=data-first",
+        "frames=extra",
+        "frames=no-event,no-space,bom,extra lines=crlf",
+        "events=k,p,k,k,p,c,k",
+        "events=p,p,c,done",
+        "events=x,p,x,p,x,c,x",
+        "shape=pretty",
+        "shape=pretty lines=crlf",
+        "shape=usage-first",
+        "shape=nested",
+        "shape=usage-first framing=close",
+        "framing=close frames=no-end",
+        "frames=no-end",
+        "reads=1",
+        "reads=7 lines=crlf",
+        "reads=1460 shape=nested",
+        "revised=escapes reads=1",
+        "events=p,p,c,p,c",
+    ] {
+        let events = Operation::Generate.events(&gateway, script, 2);
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        println!("{script}");
+        is_good(Operation::Generate, &events, &attempt.images, 2);
+        assert_eq!(Some(&events[2].data["usage"]), attempt.usage.as_ref(), "{script}");
+        if script.contains("revised") {
+            let revised = events[2].data["revised_prompt"].as_str();
+            assert!(revised.is_none_or(|text| text.contains("é 漢 🦀 }]{[")), "{script}: {revised:?}");
+        }
+    }
+    assert!(gateway.settled(23).iter().all(|record| record["state"] == "succeeded"));
+}
+
+#[test]
+fn no_more_partial_images_come_out_than_were_asked_for() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for asked in 0..3 {
+        let events = Operation::Generate.events(&gateway, "partials=5", asked);
+        let count = usize::try_from(asked).expect("a count");
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        // Which of the surplus are left out is free; the final image is the last that the upstream sent.
+        let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names.len(), count + 1, "{names:?}");
+        assert_eq!(events[count].data["b64_json"].as_str(), attempt.images.last().map(String::as_str));
+    }
+    // Fewer are no fault, and they are counted from 0 whatever the upstream calls them.
+    let events = Operation::Generate.events(&gateway, "events=p7,c", 3);
+    is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+    is_good(Operation::Edit, &Operation::Edit.events(&gateway, "events=c", 3), &upstream.ledger()[4].images, 0);
+}
+
+#[test]
+fn fields_that_the_upstream_leaves_out_are_filled_in() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in [
+        "omit=created_at",
+        "omit=size",
+        "omit=quality",
+        "omit=background",
+        "omit=output_format",
+        "omit=partial_image_index",
+        "omit=created_at,size,quality,background,output_format,partial_image_index",
+        "omit=created_at,size,quality,background,output_format shape=usage-first",
+        "auto=size,quality,background",
+        "auto=size,quality,background shape=usage-first reads=1",
+    ] {
+        let with = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1, "size": "1536x1024",
+                          "quality": "high", "output_format": "webp"});
+        let events = gateway.stream(with).rest();
+        println!("{script}");
+        is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+        for event in &events {
+            let data = &event.data;
+            let found = (&data["size"], &data["quality"], &data["output_format"]);
+            assert_eq!(found, (&json!("1536x1024"), &json!("high"), &json!("webp")), "{script}");
+        }
+    }
+}
+
+#[test]
+fn the_type_may_stand_in_the_event_line_or_in_the_data_alone() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in ["omit=type", "omit=type lines=crlf", "frames=no-event", "frames=no-event shape=usage-first"] {
+        println!("{script}");
+        let events = Operation::Generate.events(&gateway, script, 1);
+        is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+    }
+}
+
+#[test]
+fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in ["plain", "plain shape=usage-first", "plain omit=size,quality,created", "plain framing=chunked drip"]
+    {
+        for operation in [Operation::Generate, Operation::Edit] {
+            let events = operation.events(&gateway, script, 2);
+            let attempt = upstream.ledger().pop().expect("an attempt");
+            is_good(operation, &events, &attempt.images, 0);
+            assert_eq!(Some(&events[0].data["usage"]), attempt.usage.as_ref(), "{script}");
+        }
+    }
+    for script in ["sse", "sse partials=2", "sse events=k,p,x,c,done", "sse lines=crlf reads=7", "sse shape=pretty"] {
+        let answer = gateway.scripted(script);
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{script}");
+        let answer = answer.good();
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        assert_eq!(answer["data"].as_array().map(Vec::len), Some(1), "{script}");
+        assert_eq!(answer["data"][0]["b64_json"].as_str(), attempt.images.last().map(String::as_str), "{script}");
+        assert_eq!(Some(&answer["usage"]), attempt.usage.as_ref(), "{script}");
+        assert_eq!((&answer["background"], &answer["output_format"]), (&json!("opaque"), &json!("png")), "{script}");
+    }
+    assert!(gateway.settled(13).iter().all(|record| record["state"] == "succeeded"));
+}
+
+#[test]
+fn an_account_that_is_turned_away_leaves_the_stream_to_another() {
+    for script in [
+        "status=401",
+        "status=429",
+        "status=429 body=usage-limit resets-in=60",
+        "status=403 body=html",
+        "status=503",
+        "events=e",
+        "events=e-limit",
+        "events=k,k,e",
+    ] {
+        let upstream = FakeUpstream::start();
+        upstream.always("sk-upstream-first", script);
+        let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+        let gateway = Gateway::with("", &accounts);
+        let events = Operation::Generate.events(&gateway, "", 1);
+        println!("{script}");
+        let ledger = upstream.ledger();
+        assert_eq!(ledger.len(), 2, "{script}");
+        is_good(Operation::Generate, &events, &ledger[1].images, 1);
+        let records = gateway.settled(1);
+        assert_eq!((records.len(), &records[0]["state"]), (1, &json!("succeeded")), "{script}");
+    }
+}
+
+#[test]
+fn while_nothing_comes_there_is_a_heartbeat() {
+    // The interval of the contract is 15 seconds, and nothing shortens it.
+    if setting("IMAGATE_TEST_FAST").is_some() {
+        return;
+    }
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    // An upstream that has not accepted the request yet (`gate`) holds the status too, so that it can still be an error.
+    let stories = ["gate=late", "events=@late,p,c", "events=p,@late,c", "events=@late,cut", "events=@late,e-policy"];
+    let counts: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
+        let listeners = stories.map(|script| {
+            let call = Operation::Generate.call(&gateway, script, 1);
+            let address = gateway.address();
+            scope.spawn(move || listen(call, address))
+        });
+        crate::kit::pause(Duration::from_millis(16_500));
+        upstream.open_gate("late");
+        listeners.map(|listener| listener.join().expect("a listener")).into()
+    });
+    let (partial, completed) = ("image_generation.partial_image", "image_generation.completed");
+    let expected: [&[&str]; 5] =
+        [&[partial, completed], &[partial, completed], &[partial, completed], &["error"], &["error"]];
+    let mut expected = expected.map(|names| (1, names.iter().map(ToString::to_string).collect::<Vec<_>>()));
+    expected[0].0 = 0;
+    assert_eq!(counts, expected, "heartbeats and events of {stories:?}");
+}
+
+/// How many heartbeats came, and the names of the events.
+fn listen(call: Call, address: std::net::SocketAddr) -> (usize, Vec<String>) {
+    let mut events = Events::of(call.open(address).expect("an answer"));
+    let mut names = Vec::new();
+    while let Some(event) = events.next().expect("a stream that does not break off") {
+        names.push(event.name);
+    }
+    (events.heartbeats, names)
+}

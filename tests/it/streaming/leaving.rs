@@ -1,0 +1,114 @@
+//! A caller that leaves a stream: its upstream is closed at once, and the record says so.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::Operation;
+use crate::kit::{Events, FakeUpstream, Gateway, pause};
+
+/// Within this time the upstream must see that nobody listens any more.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// When a caller leaves.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    BeforeTheHead,
+    BeforeTheFirstEvent,
+    AfterOnePartial,
+    InTheFinalImage,
+}
+
+impl Moment {
+    const ALL: [Self; 4] =
+        [Self::BeforeTheHead, Self::BeforeTheFirstEvent, Self::AfterOnePartial, Self::InTheFinalImage];
+
+    fn script(self) -> &'static str {
+        match self {
+            Self::BeforeTheHead => "stall=head",
+            Self::BeforeTheFirstEvent => "events=murmur",
+            Self::AfterOnePartial => "events=p,murmur",
+            Self::InTheFinalImage => "events=p,half,stall b64=4000000",
+        }
+    }
+
+    /// How much of the answer the caller reads before it leaves.
+    fn reads(self) -> usize {
+        match self {
+            Self::BeforeTheHead | Self::BeforeTheFirstEvent => 0,
+            Self::AfterOnePartial => 1,
+            Self::InTheFinalImage => 1_500_000,
+        }
+    }
+}
+
+/// Leaves at this moment; how long it took until the upstream saw it.
+fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, moment: Moment) -> Duration {
+    let before = upstream.attempts();
+    let call = operation.call(gateway, moment.script(), 1);
+    let stream = call.dispatch(gateway.address()).expect("a connection");
+    upstream.wait_until("the attempt", |ledger| ledger.len() > before);
+    if moment.reads() == 0 {
+        // The body of the request is read before the story begins.
+        upstream
+            .wait_until("the request", |ledger| !ledger[before].body.is_empty() || !ledger[before].parts.is_empty());
+        drop(stream);
+    } else {
+        let mut events = Events::of(crate::kit::Reply::read(stream).expect("an answer"));
+        events.next().expect("an event").expect("a partial image");
+        if moment.reads() > 1 {
+            events.read_exact(&mut vec![0; moment.reads()]).expect("half of an image");
+        }
+        drop(events);
+    }
+    let left = Instant::now();
+    // Far more than is allowed, and still no hang of the test.
+    while !upstream.ledger()[before].peer_left && left.elapsed() < AT_ONCE * 5 {
+        pause(Duration::from_millis(10));
+    }
+    left.elapsed()
+}
+
+#[test]
+fn a_caller_that_leaves_closes_its_upstream_at_once_and_the_record_says_cancelled() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let mut times = Vec::new();
+    for operation in [Operation::Generate, Operation::Edit] {
+        for moment in Moment::ALL {
+            let mut three: Vec<Duration> = (0..3).map(|_| leave(&gateway, &upstream, operation, moment)).collect();
+            println!("{operation:?} {moment:?}: {three:?}");
+            // The median: a busy machine may hold one of them up.
+            three.sort();
+            times.push((operation, moment, three[1]));
+        }
+    }
+    times.retain(|(_, _, time)| *time >= AT_ONCE);
+    assert!(times.is_empty(), "too late: {times:?}");
+    let records = gateway.settled(24);
+    assert_eq!(records.len(), 24);
+    for record in &records {
+        assert_eq!((&record["state"], &record["stream"]), (&json!("cancelled"), &json!(true)), "{record}");
+    }
+    // Every place is free again.
+    assert_eq!(Operation::Generate.events(&gateway, "", 1).len(), 2);
+}
+
+#[test]
+fn a_caller_that_leaves_with_the_last_byte_is_recorded_with_what_it_cost() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for _ in 0..20 {
+        let call = Operation::Generate.call(&gateway, "", 0);
+        let mut events = Events::of(call.open(gateway.address()).expect("an answer"));
+        events.next().expect("an event").expect("the final image");
+        drop(events);
+    }
+    let records = gateway.settled(20);
+    assert_eq!(records.len(), 20);
+    for (record, attempt) in records.iter().zip(upstream.ledger()) {
+        assert!(["succeeded", "cancelled"].contains(&record["state"].as_str().unwrap_or_default()), "{record}");
+        assert_eq!(Some(&record["usage"]), attempt.usage.as_ref(), "{record}");
+    }
+}
