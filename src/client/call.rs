@@ -17,7 +17,6 @@ pub(super) struct Call<'a> {
     pub(super) operation: Operation,
     /// The type of the answer.
     pub(super) accept: &'static str,
-    pub(super) repeat: Repeat,
 }
 
 /// An operation of the document.
@@ -25,15 +24,6 @@ pub(super) struct Call<'a> {
 pub(super) struct Operation {
     id: &'static str,
     path: &'static str,
-}
-
-/// When an answer allows that the same is sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
-    /// As for every call.
-    Usual,
-    /// Only where the service says that it helps: it is dear to send.
-    Asked,
 }
 
 // === impl Operation ===
@@ -57,7 +47,8 @@ impl Call<'_> {
             let mut request = self.request(&fill).await?;
             tries.mark(&mut request);
             let Some(result) = self.attempt(request).await else { return Err(Error::late(session)) };
-            let seen = self.seen(&result);
+            // Only where the service itself says that it helps: a proxy's page says nothing of whether an image was made.
+            let seen = Seen::of(&result).unless_unasked();
             if !tries.are_left(session) || !tries.another(&seen).await {
                 return self.checked(result).await;
             }
@@ -83,14 +74,6 @@ impl Call<'_> {
         match self.client.inner.limit() {
             Limit::Whole(_) => Some(sent.await),
             Limit::Silence(limit) => within(limit, sent).await,
-        }
-    }
-
-    fn seen(&self, result: &reqwest::Result<Response>) -> Seen {
-        let seen = Seen::of(result);
-        match self.repeat {
-            Repeat::Usual => seen,
-            Repeat::Asked => seen.unless_unasked(),
         }
     }
 

@@ -247,8 +247,8 @@ impl Error {
         match (self.0.kind, &self.0.head) {
             (Kind::Connect, _) => true,
             (Kind::Answer, Some(head)) => {
-                let unsaid = retry::allows(head) || (head.status == 429 && !self.is_usage_limit());
-                head.should_retry.unwrap_or(unsaid)
+                // Of a 5xx that says nothing it is not known whether an image was made.
+                head.should_retry.unwrap_or(head.status == 429 && !self.is_usage_limit())
             }
             _ => false,
         }

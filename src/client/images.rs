@@ -7,7 +7,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::call::{Call, Operation, Repeat};
+use super::call::{Call, Operation};
 use super::form::EditForm;
 use super::request::Delivery;
 use super::session::{Head, Limit, Session};
@@ -63,7 +63,7 @@ impl<'a> ImageCalls<'a> {
         let body = wishes.into_wire(Delivery::Events)?;
         let client = self.client.call(limit);
         let operation = Operation::CREATE_IMAGE;
-        let call = Call { client: &client, operation, accept: EVENTS, repeat: Repeat::Usual };
+        let call = Call { client: &client, operation, accept: EVENTS };
         let response = call.send(|request| Ok(request.json(&body))).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }
@@ -81,7 +81,7 @@ impl<'a> ImageCalls<'a> {
     pub async fn edit(&self, request: impl Into<EditRequest>) -> Result<Images, Error> {
         let form = EditForm::new(request.into(), Delivery::Whole).await?;
         let client = self.client.call(Limit::Whole(form.time_limit()));
-        let call = Call { client: &client, operation: Operation::EDIT_IMAGE, accept: JSON, repeat: Repeat::Asked };
+        let call = Call { client: &client, operation: Operation::EDIT_IMAGE, accept: JSON };
         let response = call.send(|request| written(request, &form)).await?;
         finish(ResponseValue::from_response(response).await, &client.inner)
     }
@@ -97,7 +97,7 @@ impl<'a> ImageCalls<'a> {
     pub async fn edit_stream(&self, request: impl Into<EditRequest>) -> Result<ImageStream, Error> {
         let form = EditForm::new(request.into(), Delivery::Events).await?;
         let client = self.client.call(Limit::Silence(form.time_limit()));
-        let call = Call { client: &client, operation: Operation::EDIT_IMAGE, accept: EVENTS, repeat: Repeat::Asked };
+        let call = Call { client: &client, operation: Operation::EDIT_IMAGE, accept: EVENTS };
         let response = call.send(|request| written(request, &form)).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }

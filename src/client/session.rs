@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use progenitor_client::{ClientHooks, ClientInfo, OperationInfo};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
-use reqwest::{Request, Response};
+use reqwest::{Method, Request, Response};
 
 use super::Error;
 use super::retry::{self, Seen};
@@ -171,11 +171,14 @@ impl ClientHooks<Session> for Client {
     async fn exec(&self, mut request: Request, _: &OperationInfo) -> reqwest::Result<Response> {
         let session = self.inner();
         let mut tries = Tries::default();
+        let is_post = request.method() == Method::POST;
         loop {
             // A body that cannot be repeated is sent once.
             let again = if tries.are_left(session) { request.try_clone() } else { None };
             let result = self.client().execute(request).await;
             let seen = Seen::of(&result);
+            // A POST makes images: a page of some proxy in between says nothing of whether they were made.
+            let seen = if is_post { seen.unless_unasked() } else { seen };
             match again {
                 Some(next) if tries.another(&seen).await => request = next,
                 _ => return result.inspect(|response| session.answered(response)),

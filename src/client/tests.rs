@@ -92,7 +92,7 @@ fn an_exhausted_window_says_when_it_opens() {
 
 #[test]
 fn a_busy_service_is_asked_again_and_told_so() {
-    let busy = answer(503, &failure("service_unavailable", &json!({})));
+    let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
     let server = Server::play([busy, answer(200, &image())]);
     assert_eq!(generate(&server).unwrap().len(), 1);
     let counts: Vec<_> =
@@ -101,9 +101,21 @@ fn a_busy_service_is_asked_again_and_told_so() {
 }
 
 #[test]
+fn a_page_of_some_proxy_does_not_buy_a_second_image() {
+    for status in [502, 503, 504] {
+        let server = Server::play([Play::page(status, "<html>gateway time-out</html>"), answer(200, &image())]);
+        let error = generate(&server).unwrap_err();
+        assert_eq!((error.status(), server.requests().len()), (Some(status), 1));
+        assert!(!error.is_retryable());
+    }
+}
+
+#[test]
 fn it_is_asked_three_times_and_not_more() {
-    let server =
-        Server::play([502, 504, 503, 200].map(|status| answer(status, &failure("upstream_error", &json!({})))));
+    let server = Server::play(
+        [502, 504, 503, 200]
+            .map(|status| answer(status, &failure("upstream_error", &json!({}))).header("x-should-retry", "true")),
+    );
     let error = generate(&server).unwrap_err();
     assert_eq!((error.status(), server.requests().len()), (Some(503), 3));
     assert!(error.is_retryable());

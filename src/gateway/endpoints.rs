@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use dropshot::{ApiDescription, ApiDescriptionBuildErrors, Path, RequestContext};
+use http::Version;
 use http::header::AUTHORIZATION;
 
 use super::Gateway;
 use super::flow::{self, Verdict};
-use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer};
+use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold};
 use super::keys::Caller;
 use crate::error::Error;
 use crate::wire::server::{GatewayApi, RetrieveModelPath, gateway_api_mod};
@@ -42,7 +43,7 @@ impl GatewayApi for Endpoints {
             let caller = admit(&context).await?;
             let body = body.read(&caller).await?;
             let made = flow::create_image(context.context(), caller, &context.request_id, &body).await?;
-            Ok(image_answer(made))
+            image_answer(&context, made).await
         })
         .await)
     }
@@ -53,7 +54,7 @@ impl GatewayApi for Endpoints {
             let caller = admit(&context).await?;
             let form = body.read(&caller, context.context().spool()).await?;
             let made = flow::edit_image(context.context(), caller, &context.request_id, form).await?;
-            Ok(image_answer(made))
+            image_answer(&context, made).await
         })
         .await)
     }
@@ -91,17 +92,21 @@ impl GatewayApi for Endpoints {
     }
 }
 
-fn image_answer(made: flow::Made) -> Answer {
+async fn image_answer(context: &Context, made: flow::Made) -> Result<Answer, Error> {
     let verdict = match made.verdict {
         Verdict::Match => Some("match"),
         Verdict::Mismatch => Some("mismatch"),
         Verdict::Unknown => None,
     };
-    let kind = if made.stream { Kind::Events } else { Kind::Json };
-    Answer::coming(kind, made.body)
+    let answer = match (made.stream, context.request.version()) {
+        (true, _) => Answer::coming(Kind::Events, made.body),
+        (false, Version::HTTP_10) => hold(Kind::Json, made.body, context.context().spool()).await?,
+        (false, _) => Answer::coming(Kind::Json, made.body),
+    };
+    Ok(answer
         .with("x-imagate-simulated", made.simulated.then_some("true"))
         .with("x-imagate-delivered", made.delivered.as_deref())
-        .with("x-imagate-delivery", verdict)
+        .with("x-imagate-delivery", verdict))
 }
 
 async fn admit(context: &Context) -> Result<Caller, Error> {

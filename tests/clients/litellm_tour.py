@@ -123,8 +123,8 @@ def _():
 def _():
     doubled = os.environ["SIMULATED_BASE_URL"] + "/v1"
     call = lambda: litellm.image_generation(prompt="a red cube", **place("SIMULATED", api_base=doubled))
-    # It goes by `type`, not by the status.
-    raises(litellm.BadRequestError, call, 400, ["Invalid URL"])
+    # The class goes by `type`, the number by the status.
+    raises(litellm.BadRequestError, call, 404, ["Invalid URL"])
 
 
 pictures = pathlib.Path(os.environ["PICTURES"])

@@ -329,3 +329,23 @@ fn a_slow_reader_gets_everything() {
     let json: Value = serde_json::from_slice(&taken).expect("JSON");
     assert_eq!(json["data"][0]["b64_json"].as_str().map(str::len), Some(6_000_000));
 }
+
+#[test]
+fn a_caller_that_speaks_http_1_0_gets_a_whole_answer_or_an_error() {
+    use std::io::Write as _;
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for (script, status) in [("a cube [[b64=3000000 cut=80%]]", "502"), ("a cube [[b64=3000000]]", "200")] {
+        let body = json!({"model": "gpt-image-2", "prompt": script}).to_string();
+        let (secret, length) = (gateway.secret(), body.len());
+        let mut stream = std::net::TcpStream::connect(gateway.address()).expect("a connection");
+        write!(stream, "POST /v1/images/generations HTTP/1.0\r\nauthorization: Bearer {secret}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
+            .expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert_eq!(head.split(' ').nth(1), Some(status), "{script}: {head}");
+        assert!(head.to_ascii_lowercase().contains(&format!("content-length: {}", body.len())), "{script}: {head}");
+        assert!(serde_json::from_str::<Value>(body).is_ok(), "{script}: the body is whole");
+    }
+}

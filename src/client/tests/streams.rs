@@ -231,7 +231,7 @@ fn an_error_before_the_stream_is_an_ordinary_one() {
 
 #[test]
 fn a_busy_service_is_asked_again_before_the_stream_and_never_after() {
-    let busy = || answer(503, &failure("service_unavailable", &json!({})));
+    let busy = || answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
     let server = Server::play([busy(), Play::events(&completed())]);
     run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
     assert_eq!(server.requests()[1].header("x-stainless-retry-count"), Some("1"));
