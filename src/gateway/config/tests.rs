@@ -324,3 +324,16 @@ fn the_schema_in_the_repository_is_that_of_the_types() {
     let written = include_str!("../../../schemas/config.schema.json").replace("\r\n", "\n");
     assert!(written == schema_json(), "run `cargo run --all-features -- config schema > schemas/config.schema.json`");
 }
+
+#[test]
+fn a_group_can_have_deadlines_of_its_own() {
+    let text = "deadlines = { standard = \"10s\" }\n[[groups]]\nname = \"quick\"\nstandard_deadline = \"1s\"\n\
+                [[groups]]\nname = \"patient\"\nlarge_deadline = \"10m\"\n";
+    let config = load_from(machine(), text).unwrap();
+    let found: Vec<_> = config
+        .groups
+        .iter()
+        .map(|group| (group.name.as_str(), group.deadlines.standard.as_secs(), group.deadlines.large.as_secs()))
+        .collect();
+    assert_eq!(found, [("quick", 1, 300), ("patient", 10, 600), ("default", 10, 300)]);
+}
