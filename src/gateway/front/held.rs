@@ -60,6 +60,8 @@ impl Body for FileBody {
         }
         let mut piece = vec![0; PIECE];
         match self.file.read_at(self.at, &mut piece) {
+            // A file shorter than it says would otherwise be asked for its end for ever.
+            Ok(0) => Poll::Ready(Some(Err(std::io::ErrorKind::UnexpectedEof.into()))),
             Ok(read) => {
                 piece.truncate(read);
                 self.at += read as u64;
