@@ -11,6 +11,7 @@ use std::{env, fs};
 use serde_json::{Map, Value};
 
 const OPENAPI: &str = "openapi/gateway.json";
+const ADMIN_OPENAPI: &str = "openapi/admin.json";
 const FINGERPRINT: &str = "generated/FINGERPRINT";
 
 /// The components whose fields become a table: name of the table, component.
@@ -19,6 +20,9 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_EDIT_FIELDS", "ImageEditRequest"),
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
+/// The same of the operators' document.
+const ADMIN_FIELD_TABLES: [(&str, &str); 2] =
+    [("NEW_ACCOUNT_FIELDS", "NewAccount"), ("ACCOUNT_CHANGE_FIELDS", "AccountChange")];
 /// The members of `x-imagate-size`, all of them pixels or ratios of pixels.
 const SIZE_CONSTANTS: [&str; 6] =
     ["max_edge_px", "grid_px", "max_ratio", "min_pixels", "max_pixels", "large_above_pixels"];
@@ -41,10 +45,13 @@ fn run() -> Result<(), String> {
     if root.join("xtask").is_dir() {
         guard(root)?;
     }
-    println!("cargo::rerun-if-changed={OPENAPI}");
-    let document: Value = serde_json::from_str(&read(root, OPENAPI)?).map_err(|error| format!("{OPENAPI}: {error}"))?;
-    fs::write(Path::new(&variable("OUT_DIR")?).join("tables.rs"), tables(&document)?)
-        .map_err(|error| format!("tables.rs: {error}"))
+    let text = tables(&document(root, OPENAPI)?)? + &admin_tables(&document(root, ADMIN_OPENAPI)?)?;
+    fs::write(Path::new(&variable("OUT_DIR")?).join("tables.rs"), text).map_err(|error| format!("tables.rs: {error}"))
+}
+
+fn document(root: &Path, path: &str) -> Result<Value, String> {
+    println!("cargo::rerun-if-changed={path}");
+    serde_json::from_str(&read(root, path)?).map_err(|error| format!("{path}: {error}"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "cargo tells a build script where it is in the environment")]
@@ -88,9 +95,20 @@ pub(crate) fn tables(document: &Value) -> Result<String, String> {
     let mut out = String::new();
     sizes(document, &mut out)?;
     limits(document, &mut out)?;
-    operations(document, &mut out)?;
-    errors(document, &mut out)?;
+    operations(document, "OPERATIONS", &mut out)?;
+    errors(document, "ERRORS", &mut out)?;
     for (table, component) in FIELD_TABLES {
+        fields(document, table, component, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// The tables of the operators' document, in the same file.
+pub(crate) fn admin_tables(document: &Value) -> Result<String, String> {
+    let mut out = String::new();
+    operations(document, "ADMIN_OPERATIONS", &mut out)?;
+    errors(document, "ADMIN_ERRORS", &mut out)?;
+    for (table, component) in ADMIN_FIELD_TABLES {
         fields(document, table, component, &mut out)?;
     }
     Ok(out)
@@ -136,7 +154,7 @@ fn limits(document: &Value, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-fn operations(document: &Value, out: &mut String) -> Result<(), String> {
+fn operations(document: &Value, name: &str, out: &mut String) -> Result<(), String> {
     let mut rows = String::new();
     for (path, item) in object(&document["paths"], "paths")? {
         for (method, operation) in object(item, path)?.iter().filter(|(_, value)| value.get("operationId").is_some()) {
@@ -150,11 +168,11 @@ fn operations(document: &Value, out: &mut String) -> Result<(), String> {
             );
         }
     }
-    table(out, "Every operation of the document.", "OPERATIONS", "Operation", &rows);
+    table(out, "Every operation of the document.", name, "Operation", &rows);
     Ok(())
 }
 
-fn errors(document: &Value, out: &mut String) -> Result<(), String> {
+fn errors(document: &Value, name: &str, out: &mut String) -> Result<(), String> {
     let mut rows = String::new();
     for row in list(document, "x-imagate-errors")? {
         let mut reasons = String::new();
@@ -175,7 +193,7 @@ fn errors(document: &Value, out: &mut String) -> Result<(), String> {
         ];
         row_of(&mut rows, "ErrorRow", &columns);
     }
-    table(out, "Every error of the document.", "ERRORS", "ErrorRow", &rows);
+    table(out, "Every error of the document.", name, "ErrorRow", &rows);
     Ok(())
 }
 
@@ -224,10 +242,16 @@ fn kind(document: &Value, property: &Value) -> Option<String> {
             schema["maximum"].as_i64()?
         )),
         "boolean" => Some("Kind::Boolean".to_owned()),
+        "array" if is_text(document, &schema["items"]) => Some("Kind::Texts".to_owned()),
         "array" => Some("Kind::Images".to_owned()),
+        "object" if is_text(document, &schema["additionalProperties"]) => Some("Kind::TextMap".to_owned()),
         "object" => Some("Kind::Image".to_owned()),
         _ => None,
     }
+}
+
+fn is_text(document: &Value, schema: &Value) -> bool {
+    resolve(document, schema)["type"] == "string"
 }
 
 /// Follows a reference, also one inside the `allOf` that OpenAPI 3.0 needs to call a reference nullable.

@@ -98,6 +98,8 @@ Nothing is paid for before every rule has been checked. A refused parameter or c
 
 An image of normal size takes up to 2 minutes, one above `2560x1440` up to 5: set the time limit of your client to 120 and 300 seconds.
 
+Two request headers are understood. `Idempotency-Key`, up to 255 visible characters: the same key with the same body answers for 24 hours with the result of the first request, also while that one still runs, and nothing is paid twice; with another body it is a 400. `x-imagate-fallback: ladder`: where an image of `3840x2160` in quality `high` fails without having been made, it is made in quality `medium`, and at last at `1536x1024`; `x-imagate-fallback` in the answer says so.
+
 Sends a `POST` request to `/v1/images/generations`
 
 ```ignore
@@ -144,9 +146,7 @@ let response = client.retrieve_model()
 
 For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
 
-The body may be compressed with zstd or gzip. It may be as large as 64 MiB, because conversations replay their images.
-
-There is no WebSocket here: a handshake on this path is answered with 426, which makes clients fall back to this operation.
+The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart.
 
 Sends a `POST` request to `/v1/responses`
 

@@ -27,7 +27,7 @@ pub trait GatewayApi {
     ///
     /// Takes one or more images and, optionally, a mask; its transparent region is the region to change. The body is a form with files, or JSON with data URLs.
     ///
-    /// Answers like `create_image`; the events of a stream are called `image_edit.partial_image` and `image_edit.completed`.
+    /// Answers like `create_image`; the events of a stream are called `image_edit.partial_image` and `image_edit.completed`. The request headers `Idempotency-Key` and `x-imagate-fallback` are understood as there.
     #[endpoint{method = POST,
     path = "/v1/images/edits",
     operation_id = "edit_image",
@@ -37,7 +37,10 @@ pub trait GatewayApi {
     async fn edit_image(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::EditBody,
-    ) -> Result<front::Reply<types::ImagesResponse>, front::ApiError>;
+    ) -> Result<
+        front::Reply<types::ImagesResponse>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Make images from a prompt.
     ///
     /// Answers with the images as base64 text, or, with `stream`, with server-sent events: partial images first, the final image last.
@@ -45,6 +48,8 @@ pub trait GatewayApi {
     /// Nothing is paid for before every rule has been checked. A refused parameter or combination is a 400 that names it in `error.param`.
     ///
     /// An image of normal size takes up to 2 minutes, one above `2560x1440` up to 5: set the time limit of your client to 120 and 300 seconds.
+    ///
+    /// Two request headers are understood. `Idempotency-Key`, up to 255 visible characters: the same key with the same body answers for 24 hours with the result of the first request, also while that one still runs, and nothing is paid twice; with another body it is a 400. `x-imagate-fallback: ladder`: where an image of `3840x2160` in quality `high` fails without having been made, it is made in quality `medium`, and at last at `1536x1024`; `x-imagate-fallback` in the answer says so.
     #[endpoint{method = POST,
     path = "/v1/images/generations",
     operation_id = "create_image",
@@ -54,7 +59,10 @@ pub trait GatewayApi {
     async fn create_image(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ImageGenerationRequest>,
-    ) -> Result<front::Reply<types::ImagesResponse>, front::ApiError>;
+    ) -> Result<
+        front::Reply<types::ImagesResponse>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// List the models.
     ///
     /// The list may hold text and agent models only; the image endpoints accept `gpt-image-2` whether it is listed or not.
@@ -65,7 +73,7 @@ pub trait GatewayApi {
     }]
     async fn list_models(
         rqctx: dropshot::RequestContext<Self::Context>,
-    ) -> Result<front::Reply<types::ModelList>, front::ApiError>;
+    ) -> Result<front::Reply<types::ModelList>, front::ApiError<types::ErrorResponse>>;
     /// Look up one model.
     ///
     /// Knows the image models too, also where the list leaves them out. An unknown name is a 404 with code `model_not_found`.
@@ -77,14 +85,12 @@ pub trait GatewayApi {
     async fn retrieve_model(
         rqctx: dropshot::RequestContext<Self::Context>,
         path: front::Captured<dropshot::Path<RetrieveModelPath>>,
-    ) -> Result<front::Reply<types::Model>, front::ApiError>;
+    ) -> Result<front::Reply<types::Model>, front::ApiError<types::ErrorResponse>>;
     /// Run a task that may draw with the image tool.
     ///
     /// For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
     ///
-    /// The body may be compressed with zstd or gzip. It may be as large as 64 MiB, because conversations replay their images.
-    ///
-    /// There is no WebSocket here: a handshake on this path is answered with 426, which makes clients fall back to this operation.
+    /// The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart.
     #[endpoint{method = POST,
     path = "/v1/responses",
     operation_id = "create_response",
@@ -94,5 +100,64 @@ pub trait GatewayApi {
     async fn create_response(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ResponseRequest>,
-    ) -> Result<front::Reply<types::Response>, front::ApiError>;
+    ) -> Result<front::Reply<types::Response>, front::ApiError<types::ErrorResponse>>;
+}
+/// Adds every operation to what is served, so that one server can serve several documents.
+pub fn register<Served: GatewayApi>(
+    api: &mut dropshot::ApiDescription<Served::Context>,
+) -> Result<(), dropshot::ApiDescriptionRegisterError> {
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "edit_image".to_owned(),
+                Served::edit_image,
+                dropshot::Method::POST,
+                "application/json",
+                "/v1/images/edits",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(892338176),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "create_image".to_owned(),
+                Served::create_image,
+                dropshot::Method::POST,
+                "application/json",
+                "/v1/images/generations",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(1048576),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_models".to_owned(),
+            Served::list_models,
+            dropshot::Method::GET,
+            "application/json",
+            "/v1/models",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "retrieve_model".to_owned(),
+            Served::retrieve_model,
+            dropshot::Method::GET,
+            "application/json",
+            "/v1/models/{model}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "create_response".to_owned(),
+                Served::create_response,
+                dropshot::Method::POST,
+                "application/json",
+                "/v1/responses",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(67108864),
+    )?;
+    Ok(())
 }

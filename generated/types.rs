@@ -126,7 +126,7 @@ impl ::std::default::Default for Background {
 /// | `invalid_request_error` | 400 | A parameter, or a combination of parameters, is not acceptable; `error.param` names it. |
 /// | `usage_limit_reached` | 429 | The usage window of every upstream account that may serve the request is exhausted. |
 /// | `upstream_error` | 502 | The upstream gave no image, the network failed, or the content was refused; `error.reason` says which. |
-/// | `no_available_accounts` | 503 | No upstream account is configured that may serve the request. |
+/// | `no_available_accounts` | 503 | No upstream account that may serve the request is in service. |
 /// | `rate_limit_exceeded` | 429 | The gateway or every upstream account has too much to do right now. |
 /// | `request_too_large` | 413 | The body, or one image in it, is over its limit; `error.param` names the part. |
 /// | `unsupported_media_type` | 415 | The content type is not one that the operation reads, or the content encoding is unknown. |
@@ -134,7 +134,6 @@ impl ::std::default::Default for Background {
 /// | `method_not_allowed` | 405 | The path is known, but does not take this method. |
 /// | `model_not_found` | 404 | No model has this name. |
 /// | `internal_error` | 500 | A fault of the gateway itself. |
-/// | `not_implemented` | 501 | The operation or option is described here, but not served by this version. |
 /// | `service_unavailable` | 503 | The database does not answer, or the gateway is stopping. Nothing was spent. |
 #[derive(
     ::serde::Deserialize,
@@ -173,8 +172,6 @@ pub enum ErrorCode {
     ModelNotFound,
     #[serde(rename = "internal_error")]
     InternalError,
-    #[serde(rename = "not_implemented")]
-    NotImplemented,
     #[serde(rename = "service_unavailable")]
     ServiceUnavailable,
 }
@@ -193,7 +190,6 @@ impl ::std::fmt::Display for ErrorCode {
             Self::MethodNotAllowed => f.write_str("method_not_allowed"),
             Self::ModelNotFound => f.write_str("model_not_found"),
             Self::InternalError => f.write_str("internal_error"),
-            Self::NotImplemented => f.write_str("not_implemented"),
             Self::ServiceUnavailable => f.write_str("service_unavailable"),
         }
     }
@@ -216,7 +212,6 @@ impl ::std::str::FromStr for ErrorCode {
             "method_not_allowed" => Ok(Self::MethodNotAllowed),
             "model_not_found" => Ok(Self::ModelNotFound),
             "internal_error" => Ok(Self::InternalError),
-            "not_implemented" => Ok(Self::NotImplemented),
             "service_unavailable" => Ok(Self::ServiceUnavailable),
             _ => Err("invalid value".into()),
         }
@@ -285,11 +280,13 @@ impl ErrorDetail {
 /// | `string_above_max_length` | `invalid_request_error` | The text is too long. |
 /// | `invalid_json` | `invalid_request_error` | The body is not a JSON object. |
 /// | `upstream_rejected` | `invalid_request_error` | The upstream refused a parameter; the message is its own. |
+/// | `idempotency_key_reused` | `invalid_request_error` | The `Idempotency-Key` belongs to an earlier request with another body. |
 /// | `content_refused` | `upstream_error` | The content policy of the upstream refused the prompt or the image. |
 /// | `no_image_data` | `upstream_error` | The upstream answered without an image; it may have charged for one. |
 /// | `network` | `upstream_error` | The upstream could not be reached, or the connection broke. Only where no image can have been made does `x-should-retry` say `true`. |
 /// | `timeout` | `upstream_error` | The upstream did not answer in time; it may still have made and charged for an image. |
 /// | `delivery_mismatch` | `upstream_error` | The upstream made another size or format than was asked for, and the operator does not take that; it was paid for. |
+/// | `outcome_unknown` | `upstream_error` | An earlier try ended before its outcome was known; it may have been paid for, so it is not sent again. |
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -323,6 +320,8 @@ pub enum ErrorReason {
     InvalidJson,
     #[serde(rename = "upstream_rejected")]
     UpstreamRejected,
+    #[serde(rename = "idempotency_key_reused")]
+    IdempotencyKeyReused,
     #[serde(rename = "content_refused")]
     ContentRefused,
     #[serde(rename = "no_image_data")]
@@ -333,6 +332,8 @@ pub enum ErrorReason {
     Timeout,
     #[serde(rename = "delivery_mismatch")]
     DeliveryMismatch,
+    #[serde(rename = "outcome_unknown")]
+    OutcomeUnknown,
 }
 impl ::std::fmt::Display for ErrorReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -347,11 +348,13 @@ impl ::std::fmt::Display for ErrorReason {
             Self::StringAboveMaxLength => f.write_str("string_above_max_length"),
             Self::InvalidJson => f.write_str("invalid_json"),
             Self::UpstreamRejected => f.write_str("upstream_rejected"),
+            Self::IdempotencyKeyReused => f.write_str("idempotency_key_reused"),
             Self::ContentRefused => f.write_str("content_refused"),
             Self::NoImageData => f.write_str("no_image_data"),
             Self::Network => f.write_str("network"),
             Self::Timeout => f.write_str("timeout"),
             Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
+            Self::OutcomeUnknown => f.write_str("outcome_unknown"),
         }
     }
 }
@@ -371,11 +374,13 @@ impl ::std::str::FromStr for ErrorReason {
             "string_above_max_length" => Ok(Self::StringAboveMaxLength),
             "invalid_json" => Ok(Self::InvalidJson),
             "upstream_rejected" => Ok(Self::UpstreamRejected),
+            "idempotency_key_reused" => Ok(Self::IdempotencyKeyReused),
             "content_refused" => Ok(Self::ContentRefused),
             "no_image_data" => Ok(Self::NoImageData),
             "network" => Ok(Self::Network),
             "timeout" => Ok(Self::Timeout),
             "delivery_mismatch" => Ok(Self::DeliveryMismatch),
+            "outcome_unknown" => Ok(Self::OutcomeUnknown),
             _ => Err("invalid value".into()),
         }
     }

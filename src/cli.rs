@@ -14,8 +14,10 @@ mod failure;
 mod generate;
 mod installation;
 mod key;
+mod master_key;
 mod openapi;
 mod output;
+mod secret;
 mod serve;
 mod usage;
 
@@ -39,8 +41,10 @@ enum Command {
     Serve(serve::Serve),
     /// Make and manage the keys of callers; the server may be running or not.
     Key(key::Key),
-    /// List the upstream accounts.
+    /// Manage the upstream accounts; the server may be running or not.
     Account(account::Account),
+    /// Change the key that seals every secret at rest.
+    MasterKey(master_key::MasterKey),
     /// Print the records of requests, the newest last.
     Usage(usage::Usage),
     /// Make images with the client, and write them to files.
@@ -73,6 +77,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(serve) => serve.run(),
         Command::Key(key) => key.run(),
         Command::Account(account) => account.run(),
+        Command::MasterKey(master_key) => master_key.run(),
         Command::Usage(usage) => usage.run(),
         Command::Generate(generate) => generate.run(),
         Command::Edit(edit) => edit.run(),

@@ -8,6 +8,8 @@
 //! service, and 502, 503 and 504, is sent again, twice at most, and never against `x-should-retry: false`); the decoding
 //! of `data[].b64_json`, and of the events of a stream. Values that the service would refuse cannot be written down, as far as types can say it.
 
+#[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
+pub mod admin;
 mod answer;
 mod builder;
 mod call;
@@ -49,6 +51,8 @@ pub use crate::wire::{Bounded, OutOfBounds};
 
 use std::fmt;
 use std::sync::Arc;
+
+use reqwest::header::HeaderMap;
 
 use crate::wire;
 use session::Limit;
@@ -127,8 +131,13 @@ impl Client {
 
     /// The generated client for one call.
     fn call(&self, limit: Limit) -> wire::client::Client {
+        self.call_with(limit, HeaderMap::new())
+    }
+
+    /// The same with headers of its own.
+    fn call_with(&self, limit: Limit, headers: HeaderMap) -> wire::client::Client {
         let shared = &*self.shared;
-        let session = Session::new(shared.credentials.clone(), shared.max_retries, limit);
+        let session = Session::new(shared.credentials.clone(), shared.max_retries, limit, headers);
         wire::client::Client::new_with_client(&shared.base_url, shared.http.clone(), session)
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Error {
     UnsupportedMedia(String),
     /// There is no such thing at this address.
     NotFound(Missing),
+    /// What an operator asks for does not go together with what there is.
+    Conflict(Conflict),
     /// The usage window of every account is exhausted.
     UsageLimit(Reset),
     /// Too many requests right now; waiting a little helps.
@@ -39,8 +41,6 @@ pub(crate) enum Error {
     Upstream(Fault),
     /// The store does not answer.
     Unavailable,
-    /// The operation is described but not served by this version.
-    NotImplemented,
     /// A fault of the gateway itself.
     Internal,
 }
@@ -50,6 +50,8 @@ pub(crate) enum Error {
 pub(crate) enum Missing {
     /// A model id.
     Model(String),
+    /// A name or id of an upstream account, which only operators ask for.
+    Account(String),
     /// Nothing stands at this address.
     Url {
         /// As sent.
@@ -64,6 +66,15 @@ pub(crate) enum Missing {
         /// As sent.
         path: String,
     },
+}
+
+/// Why an operator cannot have what was asked for. The name is that of the account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    /// There is one of that name.
+    Exists(String),
+    /// The settings file has it, and only a change of the file can do this.
+    ReadOnly(String),
 }
 
 /// When the earliest account has room again.
@@ -88,6 +99,8 @@ pub(crate) enum Fault {
     Timeout,
     /// Another size or format than was asked for, in a group that does not take it. It was paid for.
     Mismatch,
+    /// An earlier try of the same request may have been paid for, and its result is lost.
+    Unknown,
     /// Nothing was done at all (class N), or the upstream says so itself (class F): a repeat costs nothing twice.
     Unreachable,
 }
@@ -106,6 +119,9 @@ impl Error {
             Self::TooLarge(_) => Code::RequestTooLarge,
             Self::UnsupportedMedia(_) => Code::UnsupportedMediaType,
             Self::NotFound(Missing::Model(_)) => Code::ModelNotFound,
+            Self::NotFound(Missing::Account(_)) => Code::AccountNotFound,
+            Self::Conflict(Conflict::Exists(_)) => Code::AccountExists,
+            Self::Conflict(Conflict::ReadOnly(_)) => Code::AccountReadOnly,
             Self::NotFound(Missing::Url { .. }) => Code::UnknownUrl,
             Self::NotFound(Missing::Method { .. }) => Code::MethodNotAllowed,
             Self::UsageLimit(_) => Code::UsageLimitReached,
@@ -113,7 +129,6 @@ impl Error {
             Self::NoAccounts => Code::NoAvailableAccounts,
             Self::Upstream(_) => Code::UpstreamError,
             Self::Unavailable => Code::ServiceUnavailable,
-            Self::NotImplemented => Code::NotImplemented,
             Self::Internal => Code::InternalError,
         }
     }
@@ -123,6 +138,7 @@ impl Error {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
             Self::NotFound(Missing::Model(_)) => Some("model"),
+            Self::Conflict(Conflict::Exists(_)) => Some("name"),
             _ => None,
         }
     }
@@ -137,9 +153,9 @@ impl Error {
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
             | Self::NotFound(_)
+            | Self::Conflict(_)
             | Self::UsageLimit(_)
             | Self::NoAccounts
-            | Self::NotImplemented
             | Self::Internal => false,
         }
     }
@@ -197,6 +213,13 @@ impl std::fmt::Display for Error {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
             Self::UnsupportedMedia(message) => f.write_str(message),
             Self::NotFound(Missing::Model(id)) => write!(f, "The model '{id}' does not exist."),
+            Self::NotFound(Missing::Account(name)) => write!(f, "There is no account '{name}'."),
+            Self::Conflict(Conflict::Exists(name)) => {
+                write!(f, "There is an account '{name}' already, in the store or in the settings file.")
+            }
+            Self::Conflict(Conflict::ReadOnly(name)) => {
+                write!(f, "The account '{name}' stands in the settings file: take it out there, or disable it.")
+            }
             Self::NotFound(Missing::Url { method, path }) => write!(f, "Invalid URL ({method} {path})"),
             Self::NotFound(Missing::Method { method, path }) => write!(f, "Not allowed to {method} on {path}"),
             Self::InvalidKey
@@ -205,7 +228,6 @@ impl std::fmt::Display for Error {
             | Self::NoAccounts
             | Self::Upstream(_)
             | Self::Unavailable
-            | Self::NotImplemented
             | Self::Internal => f.write_str(self.code().message()),
         }
     }
@@ -230,6 +252,7 @@ impl Fault {
             Self::Broken | Self::Unreachable => "network",
             Self::Timeout => "timeout",
             Self::Mismatch => "delivery_mismatch",
+            Self::Unknown => "outcome_unknown",
         }
     }
 }
@@ -254,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_refusal_and_an_ambiguous_failure_are_never_to_be_sent_again() {
-        for fault in [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout, Fault::Mismatch] {
+        for fault in [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout, Fault::Mismatch, Fault::Unknown] {
             assert!(!Error::Upstream(fault).should_retry(), "{fault:?}");
         }
         assert!(Error::Upstream(Fault::Unreachable).should_retry());

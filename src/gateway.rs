@@ -2,12 +2,16 @@
 
 mod accounts;
 pub(crate) mod config;
+mod console;
 mod endpoints;
+mod filter;
 mod flow;
 pub(crate) mod front;
 pub(crate) mod keys;
 pub(crate) mod ledger;
+pub(crate) mod manage;
 mod relay;
+mod replay;
 mod rules;
 mod serve;
 pub(crate) mod spool;
@@ -20,19 +24,25 @@ pub(crate) use serve::{ServeError, serve};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use accounts::Accounts;
-use config::{Config, Deadlines, Delivery, Group};
+use accounts::{Accounts, TokenEndpoint};
+use config::{Config, Deadlines, Delivery, Fallback, Group};
+use console::Console;
+use filter::Filters;
 use keys::{Keys, Pepper};
 use ledger::{Ledger, NodeId};
+use replay::Replay;
 use spool::Spool;
-use store::{AccountSpec, SqliteStore, Store, StoreError};
+use store::{AccountSpec, MasterKey, SqliteStore, Store, StoreError, Timestamp};
 use upstream::Upstream;
 
 /// Everything that a request can reach.
 pub(crate) struct Gateway {
+    console: Console,
     keys: Keys,
-    accounts: Accounts,
-    upstream: Upstream,
+    accounts: Arc<Accounts>,
+    filters: Filters,
+    upstream: Arc<Upstream>,
+    replay: Replay,
     ledger: Ledger,
     spool: Spool,
     models: Vec<String>,
@@ -46,12 +56,13 @@ pub(crate) struct Gateway {
 ///
 /// Where the data directory cannot be used.
 pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, StoreError> {
-    SqliteStore::open(&config.data_dir).await.map(Arc::new)
+    let master_key = config.master_key.as_ref().map(|secret| MasterKey::from_text(secret.expose())).transpose()?;
+    SqliteStore::open(&config.data_dir, master_key).await.map(Arc::new)
 }
 
 /// The keys in a store.
 pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Keys {
-    Keys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::derive(store.master_key()))
+    Keys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key()))
 }
 
 // === impl Gateway ===
@@ -59,18 +70,34 @@ pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Keys {
 impl Gateway {
     /// Builds the rooms. The store must be locked for serving.
     async fn build(config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
+        let console = Console::new(config, store)?;
         for group in &config.groups {
             store.ensure_group(&group.name).await?;
         }
         for account in &config.accounts {
             store.sync_account(spec(account)).await?;
         }
-        let accounts = Accounts::new(&config.accounts);
+        let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
+        store.mark_absent(&in_file, Timestamp::now()).await?;
+        let rows = Arc::clone(store) as Arc<dyn Store>;
+        let (node, vault) = (NodeId::only(), store.vault());
+        let filters = Filters::new(&config.groups)?;
+        // What encryption takes is looked for now: a start fails better than every call.
+        let tls = accounts::need_tls(&config.accounts) || filters.need_tls();
+        let upstream = Arc::new(Upstream::new(config.deadlines.connect, tls)?);
+        let tokens = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
+        let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
+        accounts.watch();
+        let replay =
+            Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         Ok(Self {
+            console,
             keys: open_keys(store),
-            upstream: Upstream::new(config.deadlines.connect, accounts.need_tls())?,
+            filters,
+            upstream,
             accounts,
-            ledger: Ledger::start(Arc::clone(store) as Arc<dyn Store>, NodeId::only()).await?,
+            replay,
+            ledger: Ledger::start(rows, node).await?,
             spool: Spool::new(&config.data_dir).map_err(ServeError::Spool)?,
             models: config.models.clone(),
             deadlines: config.deadlines,
@@ -78,15 +105,27 @@ impl Gateway {
         })
     }
 
+    pub(crate) const fn console(&self) -> &Console {
+        &self.console
+    }
+
     pub(crate) const fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    pub(crate) const fn accounts(&self) -> &Accounts {
+    pub(crate) const fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    pub(crate) const fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
+    pub(crate) fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 
-    pub(crate) const fn upstream(&self) -> &Upstream {
+    pub(crate) fn upstream(&self) -> &Upstream {
         &self.upstream
     }
 
@@ -108,6 +147,11 @@ impl Gateway {
         self.groups.get(group).map_or(Delivery::Report, |group| group.delivery)
     }
 
+    /// What a group does where no account can make what was asked for.
+    pub(crate) fn fallback(&self, group: &str) -> Fallback {
+        self.groups.get(group).map_or(Fallback::Off, |group| group.fallback)
+    }
+
     /// How long one call for a group may take.
     pub(crate) fn deadlines(&self, group: &str) -> Deadlines {
         self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
@@ -116,13 +160,11 @@ impl Gateway {
 
 /// What the store keeps of an account: never its credentials.
 fn spec(account: &config::Account) -> AccountSpec<'_> {
-    let kind = match account.upstream {
-        config::Upstream::Simulator => "simulator",
-        config::Upstream::Images(_) => "api_key",
-    };
-    let tier = match account.tier {
-        config::Tier::Paid => "paid",
-        config::Tier::Free => "free",
-    };
-    AccountSpec { name: &account.name, kind, protocol: "images", tier }
+    let (kind, protocol) = (account.upstream.kind(), account.upstream.protocol());
+    AccountSpec {
+        name: &account.name,
+        kind,
+        protocol: protocol.unwrap_or(config::Protocol::Images).as_str(),
+        tier: account.tier.as_str(),
+    }
 }

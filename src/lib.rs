@@ -20,7 +20,9 @@ mod wire;
 
 #[cfg(feature = "client")]
 pub use client::Client;
+#[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
+pub use client::admin;
+pub use wire::{Bounded, OutOfBounds, Secret, types};
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
-pub use wire::served_description;
-pub use wire::{Bounded, OutOfBounds, types};
+pub use wire::{admin::types as admin_types, served_admin_description, served_description};

@@ -1,10 +1,14 @@
 //! The constant tables which `build.rs` writes from the documents, and the documents themselves.
 //!
-//! Decides only the form of a row; every number and every word stands in `openapi/gateway.json` and nowhere else.
+//! Decides only the form of a row; every number and every word stands in the documents under `openapi/`
+//! and nowhere else.
 //! Refuses to know what the limits are for: the rooms that enforce them name them.
 
 /// The document of the public API, as it stands in the repository.
 pub const OPENAPI: &str = include_str!("../openapi/gateway.json");
+
+/// The document of the operators' API, as it stands in the repository.
+pub const ADMIN_OPENAPI: &str = include_str!("../openapi/admin.json");
 
 /// The schema of the skills registry manifest, as it stands in the repository.
 pub const MANIFEST_SCHEMA: &str = include_str!("../schemas/skills-registry.schema.json");
@@ -26,7 +30,7 @@ pub struct Limit {
     pub source: &'static str,
 }
 
-/// An operation of the public API.
+/// An operation of an API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The `operationId`, which is also the name of the method that serves it.
@@ -111,6 +115,10 @@ pub enum Kind {
     Images,
     /// One image.
     Image,
+    /// A list of texts.
+    Texts,
+    /// An object whose values are texts.
+    TextMap,
 }
 
 /// The row of this name, if the table has it.

@@ -1,18 +1,20 @@
 //! What goes over the wire: the mount of `generated/`, and the only file that names that folder.
 //!
-//! Decides nothing; `openapi/gateway.json` does, and `cargo xtask generate` writes it down.
+//! Decides nothing; the documents under `openapi/` do, and `cargo xtask generate` writes it down.
 //! The types are one set for client and server.
-//! By hand stands here what the generators cannot make: [`Bounded`] holds integer bounds, which they drop, and
+//! By hand stands here what the generators cannot make: [`Bounded`] holds integer bounds, which they drop, [`Secret`] is never printed, and
 //! `served` answers for the schemas from the document itself.
 
 mod bounded;
+mod secret;
 #[cfg(feature = "gateway")]
 mod served;
 
 pub use bounded::{Bounded, OutOfBounds};
+pub use secret::Secret;
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
-pub use served::served_description;
+pub use served::{served_admin_description, served_description};
 
 /// Mounts a generated file as a module. What the lints of the house say of it is of no use: nobody edits it.
 macro_rules! mount {
@@ -36,6 +38,9 @@ macro_rules! mount {
         }
     };
 }
+
+#[cfg(any(feature = "admin", feature = "gateway"))]
+pub(crate) mod admin;
 
 mount! {
     /// The data models of the API.

@@ -5,6 +5,8 @@
 #![cfg(feature = "gateway")]
 #![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+#[path = "drift/admin.rs"]
+mod admin;
 #[path = "drift/difference.rs"]
 mod difference;
 #[path = "drift/errors.rs"]
@@ -33,6 +35,11 @@ fn root() -> PathBuf {
 /// The document of the public API.
 fn document() -> Value {
     serde_json::from_str(tables::OPENAPI).expect("the document is JSON")
+}
+
+/// The document of the operators' API.
+fn admin_document() -> Value {
+    serde_json::from_str(tables::ADMIN_OPENAPI).expect("the document is JSON")
 }
 
 /// Nothing differs.

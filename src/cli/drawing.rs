@@ -63,6 +63,12 @@ pub(super) struct Drawing {
     /// Write the intermediate images beside the final one, as NAME.partial-0.png and so on.
     #[arg(long, requires = "partials")]
     keep_partials: bool,
+    /// Whoever sends the same request with the same name again gets the same images, and nothing is paid twice.
+    #[arg(long, value_name = "NAME")]
+    idempotency_key: Option<String>,
+    /// Rather a lesser image than none, where one of 3840x2160 in high quality fails.
+    #[arg(long)]
+    fallback: bool,
     /// Where to write: a file, a folder, or `-` for standard output. Several images are numbered. When absent, a new file
     /// here that is named after the prompt.
     #[arg(short, long, value_name = "FILE")]
@@ -159,7 +165,10 @@ impl Drawing {
         if let Some(partials) = self.partials {
             request = request.partial_images(partials);
         }
-        request
+        if let Some(key) = &self.idempotency_key {
+            request = request.idempotency_key(key);
+        }
+        if self.fallback { request.allow_fallback() } else { request }
     }
 
     /// Waits for the images, shows that it does, and says what came of it.

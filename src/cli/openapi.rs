@@ -18,6 +18,8 @@ pub(super) struct OpenApi {
 enum Document {
     /// The API of the callers.
     Gateway,
+    /// The API of the operators.
+    Admin,
 }
 
 // === impl OpenApi ===
@@ -26,6 +28,7 @@ impl OpenApi {
     pub(super) fn run(self) -> Result<(), Failure> {
         let text = match self.document {
             Document::Gateway => tables::OPENAPI,
+            Document::Admin => tables::ADMIN_OPENAPI,
         };
         Ok(print(text)?)
     }

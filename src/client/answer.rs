@@ -20,6 +20,8 @@ struct Answer {
     response: ImagesResponse,
     request_id: Option<String>,
     is_simulated: bool,
+    is_replayed: bool,
+    fallback: Option<String>,
 }
 
 /// One image. Cloning is cheap: the bytes are shared with the [`Images`] it came from.
@@ -46,7 +48,9 @@ impl Images {
         }
         let request_id = head.and_then(|head| head.request_id.clone());
         let is_simulated = head.is_some_and(|head| head.is_simulated);
-        Ok(Self { answer: Arc::new(Answer { response, request_id, is_simulated }) })
+        let is_replayed = head.is_some_and(|head| head.is_replayed);
+        let fallback = head.and_then(|head| head.fallback.clone());
+        Ok(Self { answer: Arc::new(Answer { response, request_id, is_simulated, is_replayed, fallback }) })
     }
 
     /// The images, in order.
@@ -96,6 +100,18 @@ impl Images {
     #[must_use]
     pub fn is_simulated(&self) -> bool {
         self.answer.is_simulated
+    }
+
+    /// Whether this is the answer to an earlier request with the same idempotency key, for which nothing was paid again.
+    #[must_use]
+    pub fn is_replayed(&self) -> bool {
+        self.answer.is_replayed
+    }
+
+    /// What was made instead of what was asked for, such as `3840x2160 medium`, where a fallback was allowed and taken.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&str> {
+        self.answer.fallback.as_deref()
     }
 
     fn at(&self, index: usize) -> Image {

@@ -104,8 +104,12 @@ fn variable(names: &[&str]) -> Option<String> {
 /// Redirects are not followed: they would take the key, and a second paid request, to another address.
 #[cfg(not(target_arch = "wasm32"))]
 fn http_client() -> Result<reqwest::Client, Error> {
-    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT);
-    builder.build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
+    http_builder().build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn http_builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT)
 }
 
 #[cfg(target_arch = "wasm32")]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::header::HeaderMap;
 use reqwest::multipart::Form;
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ pub(super) struct EditForm {
     images: Vec<Ready>,
     mask: Option<Ready>,
     time_limit: Duration,
+    headers: HeaderMap,
 }
 
 // === impl EditForm ===
@@ -32,6 +34,7 @@ impl EditForm {
     pub(super) async fn new(request: EditRequest, delivery: Delivery) -> Result<Self, Error> {
         let (wishes, inputs, mask) = request.into_parts()?;
         let (chosen, has_time_limit) = (wishes.time_limit(), wishes.has_time_limit());
+        let headers = wishes.headers()?;
         let fields = fields(&wishes.into_wire(delivery)?)?;
         let mut images = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -41,7 +44,7 @@ impl EditForm {
             Some(mask) => Some(ready_mask(mask, images.first()).await?),
             None => None,
         };
-        let mut form = Self { fields, images, mask, time_limit: chosen };
+        let mut form = Self { fields, images, mask, time_limit: chosen, headers };
         if !has_time_limit {
             form.time_limit += form.upload_time();
         }
@@ -51,6 +54,11 @@ impl EditForm {
     /// The limit of the size class, and time to send the images.
     pub(super) fn time_limit(&self) -> Duration {
         self.time_limit
+    }
+
+    /// What is said in headers.
+    pub(super) fn headers(&self) -> HeaderMap {
+        self.headers.clone()
     }
 
     fn upload_time(&self) -> Duration {

@@ -44,8 +44,9 @@ impl<'a> ImageCalls<'a> {
     pub async fn generate(&self, request: impl Into<GenerateRequest>) -> Result<Images, Error> {
         let wishes = request.into().into_wishes();
         let limit = Limit::Whole(wishes.time_limit());
+        let headers = wishes.headers()?;
         let body = wishes.into_wire(Delivery::Whole)?;
-        let call = self.client.call(limit);
+        let call = self.client.call_with(limit, headers);
         finish(call.create_image().body(body).send().await, &call.inner)
     }
 
@@ -60,8 +61,9 @@ impl<'a> ImageCalls<'a> {
     pub async fn generate_stream(&self, request: impl Into<GenerateRequest>) -> Result<ImageStream, Error> {
         let wishes = request.into().into_wishes();
         let limit = Limit::Silence(wishes.time_limit());
+        let headers = wishes.headers()?;
         let body = wishes.into_wire(Delivery::Events)?;
-        let client = self.client.call(limit);
+        let client = self.client.call_with(limit, headers);
         let operation = Operation::CREATE_IMAGE;
         let call = Call { client: &client, operation, accept: EVENTS };
         let response = call.send(|request| Ok(request.json(&body))).await?;
@@ -80,7 +82,7 @@ impl<'a> ImageCalls<'a> {
     /// in time.
     pub async fn edit(&self, request: impl Into<EditRequest>) -> Result<Images, Error> {
         let form = EditForm::new(request.into(), Delivery::Whole).await?;
-        let client = self.client.call(Limit::Whole(form.time_limit()));
+        let client = self.client.call_with(Limit::Whole(form.time_limit()), form.headers());
         let call = Call { client: &client, operation: Operation::EDIT_IMAGE, accept: JSON };
         let response = call.send(|request| written(request, &form)).await?;
         finish(ResponseValue::from_response(response).await, &client.inner)
@@ -96,7 +98,7 @@ impl<'a> ImageCalls<'a> {
     /// answer in time.
     pub async fn edit_stream(&self, request: impl Into<EditRequest>) -> Result<ImageStream, Error> {
         let form = EditForm::new(request.into(), Delivery::Events).await?;
-        let client = self.client.call(Limit::Silence(form.time_limit()));
+        let client = self.client.call_with(Limit::Silence(form.time_limit()), form.headers());
         let call = Call { client: &client, operation: Operation::EDIT_IMAGE, accept: EVENTS };
         let response = call.send(|request| written(request, &form)).await?;
         Ok(ImageStream::new(response, client.inner.clone()))

@@ -101,7 +101,15 @@ mod tests {
 
     fn answer(status: u16, should_retry: Option<bool>, retry_after: Option<u64>) -> Seen {
         let retry_after = retry_after.map(Duration::from_secs);
-        Seen::Answer(Head { status, request_id: None, should_retry, retry_after, is_simulated: false })
+        Seen::Answer(Head {
+            status,
+            request_id: None,
+            should_retry,
+            retry_after,
+            is_simulated: false,
+            is_replayed: false,
+            fallback: None,
+        })
     }
 
     #[track_caller]

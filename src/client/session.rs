@@ -37,6 +37,8 @@ pub struct Session {
     credentials: Credentials,
     max_retries: u32,
     limit: Limit,
+    /// What the request says of itself.
+    headers: HeaderMap,
     head: Arc<OnceLock<Head>>,
 }
 
@@ -62,6 +64,8 @@ pub(super) struct Head {
     pub(super) should_retry: Option<bool>,
     pub(super) retry_after: Option<Duration>,
     pub(super) is_simulated: bool,
+    pub(super) is_replayed: bool,
+    pub(super) fallback: Option<String>,
 }
 
 // === impl Credentials ===
@@ -79,6 +83,12 @@ impl Credentials {
         Ok(Self { authorization, key: key.into() })
     }
 
+    /// As it is sent; marked so that nobody prints it.
+    #[cfg(feature = "admin")]
+    pub(super) fn authorization(&self) -> HeaderValue {
+        self.authorization.clone()
+    }
+
     /// A text of the service, which may have repeated the key to us.
     pub(super) fn redact(&self, text: String) -> String {
         if text.contains(&*self.key) { text.replace(&*self.key, "[redacted]") } else { text }
@@ -88,8 +98,8 @@ impl Credentials {
 // === impl Session ===
 
 impl Session {
-    pub(super) fn new(credentials: Credentials, max_retries: u32, limit: Limit) -> Self {
-        Self { credentials, max_retries, limit, head: Arc::default() }
+    pub(super) fn new(credentials: Credentials, max_retries: u32, limit: Limit, headers: HeaderMap) -> Self {
+        Self { credentials, max_retries, limit, headers, head: Arc::default() }
     }
 
     /// The head of the answer, once there is one.
@@ -165,6 +175,7 @@ impl ClientHooks<Session> for Client {
         headers.insert(AUTHORIZATION, session.credentials.authorization.clone());
         headers.insert(USER_AGENT, AGENT);
         headers.remove(API_VERSION);
+        headers.extend(session.headers.clone());
         Ok(())
     }
 
@@ -204,6 +215,8 @@ impl Head {
             should_retry: word("x-should-retry").and_then(|value| value.parse().ok()),
             retry_after: retry_after(headers),
             is_simulated: word("x-imagate-simulated") == Some("true"),
+            is_replayed: word("x-imagate-replayed") == Some("true"),
+            fallback: word("x-imagate-fallback").map(str::to_owned),
         }
     }
 }

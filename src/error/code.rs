@@ -1,4 +1,4 @@
-//! The codes of the error table. The drift test holds them against the document, both ways.
+//! The codes of the error table. The drift test holds them against the documents, both ways.
 
 use crate::tables;
 
@@ -54,18 +54,22 @@ codes! {
     MethodNotAllowed = "method_not_allowed", 405, "invalid_request_error";
     /// No model has this id.
     ModelNotFound = "model_not_found", 404, "invalid_request_error";
+    /// No account has this name or id.
+    AccountNotFound = "account_not_found", 404, "invalid_request_error";
+    /// The name of a new account is taken.
+    AccountExists = "account_exists", 409, "invalid_request_error";
+    /// Only the settings file can change the account so.
+    AccountReadOnly = "account_read_only", 409, "invalid_request_error";
     /// A fault of the gateway.
     InternalError = "internal_error", 500, "server_error";
-    /// Described, but not served by this version.
-    NotImplemented = "not_implemented", 501, "server_error";
     /// The store does not answer.
     ServiceUnavailable = "service_unavailable", 503, "server_error";
 }
 
 impl Code {
-    /// The message of the document's error table, for errors that have nothing more to tell.
+    /// The message of the documents' error tables, for errors that have nothing more to tell.
     pub(crate) fn message(self) -> &'static str {
-        let row = tables::ERRORS.iter().find(|row| row.code == self.as_str());
+        let row = tables::ERRORS.iter().chain(tables::ADMIN_ERRORS).find(|row| row.code == self.as_str());
         // The drift test makes sure that there is a row; a missing one must not take the answer with it.
         row.map_or("The request failed", |row| row.message)
     }

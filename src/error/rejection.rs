@@ -34,6 +34,8 @@ pub(crate) enum Reason {
     InvalidJson,
     /// The upstream refused a parameter.
     UpstreamRejected,
+    /// The idempotency key belongs to another request.
+    IdempotencyKeyReused,
 }
 
 // === impl Rejection ===
@@ -66,6 +68,7 @@ impl Reason {
             Self::StringAboveMax => "string_above_max_length",
             Self::InvalidJson => "invalid_json",
             Self::UpstreamRejected => "upstream_rejected",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
         }
     }
 }

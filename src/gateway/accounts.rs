@@ -1,95 +1,196 @@
 //! `Job` → `Lease`: which account makes the next attempt, and the right to make it.
 //!
-//! Choosing is pure ([`pick`]); what changes is only how many leases each account has out. This room knows nothing of
-//! HTTP calls and records.
-//! It carries the operating rules on per-account concurrency and on preferring paid accounts for images.
+//! Decides who serves whom, who waits for how long, and what an attempt has taught about its account. Choosing
+//! ([`pick`]), rest ([`cooling`]) and health ([`health`]) are pure; what several nodes share lies in the store, and a
+//! look at it each second brings this room up to date. Refuses to know HTTP, records and what a job is worth: tokens
+//! are fetched through the seam [`TokenEndpoint`].
+//!
+//! It carries the operating rules on per-account concurrency and on preferring paid accounts and logins for images,
+//! and U14 to U18, U32 and C10 of the failure catalogue.
 
 mod account;
+mod cooling;
+mod explain;
+mod health;
+mod keeper;
+mod learn;
 mod lease;
+mod member;
+mod oauth;
 mod pick;
+mod pool;
+mod queue;
+mod rows;
+mod tokens;
+mod watch;
 
-pub(crate) use account::{Account, Address, Endpoint};
+#[cfg(test)]
+mod tests;
+
+pub(crate) use account::{Account, Address, Endpoint, need_tls};
+pub(crate) use explain::{Availability, Explained};
+pub(crate) use learn::{Again, Lesson};
 pub(crate) use lease::Lease;
+pub(crate) use oauth::{TokenAnswer, TokenEndpoint, TokenRequest, Unreachable};
+pub(crate) use rows::{build as account_of_row, sealed_for, secrets as secrets_of_row};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::AcquireError;
-use tokio::time::{Instant, timeout_at};
+use http::HeaderValue;
+use tokio::time::Instant;
 
-use super::config;
-use super::keys::Caller;
-use super::rules::Job;
-use pick::{Candidate, pick};
+use super::config::{self, Protocol};
+use super::keys::{Caller, KeyId};
+use super::rules::Task;
+use super::store::{NodeId, Store, StoreError, Vault};
+use account::Access;
+use keeper::NoToken;
+use lease::Place;
+use member::Member;
+use pool::{Pool, Wanted};
+use rows::{Before, Rows};
+use tokens::Tokens;
 
 /// A request waits so long for a place at most (ours): longer, and the caller does better to come back.
 const WAIT: Duration = Duration::from_secs(30);
-/// So many requests may wait for one account (ours).
-const QUEUE_MAX: usize = 1024;
 
-/// Every account, as configured.
-#[derive(Debug)]
+/// Who waits where a command waits.
+const COMMAND: &str = "command";
+
+/// Every account: those of the file and those of the store.
 pub(crate) struct Accounts {
-    all: Vec<Arc<Account>>,
+    pool: Arc<Pool>,
+    store: Arc<dyn Store>,
+    vault: Vault,
+    tokens: Arc<Tokens>,
 }
 
 /// Why there is no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoLease {
-    /// No account serves this caller, or every one was tried.
+    /// No account serves this caller, or every one was tried, or none of them can do this.
     NoneLeft,
     /// Every place is taken and the wait was too long.
     Busy,
     /// The process is coming to its end: nothing new is begun.
     Stopping,
+    /// Every account that is left rests because of a limit.
+    Resting {
+        /// The usage windows of all of them are used up; otherwise at least one was only asked too fast.
+        exhausted: bool,
+        /// Until the first of them is back.
+        wait: Option<Duration>,
+    },
 }
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// The accounts of the configuration.
-    pub(crate) fn new(accounts: &[config::Account]) -> Self {
-        Self { all: accounts.iter().map(|account| Arc::new(Account::new(account))).collect() }
-    }
-
-    /// Whether any call goes out encrypted.
-    pub(crate) fn need_tls(&self) -> bool {
-        self.all.iter().any(|account| account.endpoint().is_https())
+    /// The accounts of the configuration, whose rows must be in the store, and those that the store has besides.
+    ///
+    /// # Errors
+    ///
+    /// Where the store has trouble.
+    pub(crate) async fn open(
+        configured: &[config::Account],
+        store: Arc<dyn Store>,
+        vault: Vault,
+        endpoint: Arc<dyn TokenEndpoint>,
+        node: NodeId,
+    ) -> Result<Arc<Self>, StoreError> {
+        let pool = Pool::new();
+        {
+            let mut inner = pool.lock();
+            for account in configured {
+                let id = inner.next_id();
+                inner.members.push(Member::new(id, Arc::new(Account::new(account)), None));
+            }
+        }
+        let tokens = Arc::new(Tokens::new(Arc::clone(&store), vault.clone(), endpoint, node));
+        let accounts = Self { pool, store, vault, tokens };
+        accounts.look().await?;
+        Ok(Arc::new(accounts))
     }
 
     /// No lease from now on, and none for those who wait: what has begun is still paid for, what has not is not.
     pub(crate) fn stop(&self) {
-        self.all.iter().for_each(|account| account.close());
+        self.pool.stop();
     }
 
     /// The right to make one attempt, on an account that was not `tried` yet. Waits in fair order for a place.
-    pub(crate) async fn lease(&self, job: &Job, caller: &Caller, tried: &[String]) -> Result<Lease, NoLease> {
-        let account = self.choose(job, caller, tried).ok_or(NoLease::NoneLeft)?;
-        if account.waiting() >= QUEUE_MAX {
-            return Err(NoLease::Busy);
-        }
-        let lease = timeout_at(Instant::now() + WAIT, Lease::take(account, job.is_large())).await;
-        lease.map_err(|_| NoLease::Busy)?.map_err(|AcquireError { .. }| NoLease::Stopping)
+    pub(crate) async fn lease<'a>(
+        &self,
+        task: impl Into<Task<'a>>,
+        caller: &Caller,
+        tried: &[String],
+    ) -> Result<Lease, NoLease> {
+        self.take(caller.key(), wanted(task.into(), caller, tried)).await
+    }
+
+    /// The right to ask one certain account that serves this group, for a command that tries it.
+    pub(crate) async fn lease_of(&self, account: &str, group: &str) -> Result<Lease, NoLease> {
+        let others = self.pool.lock().members.iter().map(|member| member.account.name().to_owned()).collect::<Vec<_>>();
+        let tried = others.into_iter().filter(|name| name != account).collect();
+        let wanted = Wanted { group: group.to_owned(), tried, ..Wanted::default() };
+        self.take(&KeyId::from(COMMAND), wanted).await
     }
 
     /// Whose turn it would be right now, so that a record has a name even if the process dies before the first attempt.
-    pub(crate) fn likely(&self, job: &Job, caller: &Caller) -> Option<String> {
-        self.choose(job, caller, &[]).map(|account| account.name().to_owned())
+    pub(crate) fn likely<'a>(&self, task: impl Into<Task<'a>>, caller: &Caller) -> Option<String> {
+        self.pool.likely(&wanted(task.into(), caller, &[]))
     }
 
-    fn choose(&self, job: &Job, caller: &Caller, tried: &[String]) -> Option<Arc<Account>> {
-        let group = caller.group_name();
-        let candidates: Vec<Candidate> = self
-            .all
-            .iter()
-            .map(|account| Candidate {
-                eligible: account.serves(group) && !tried.iter().any(|name| name == account.name()),
-                free: account.has_room(job.is_large()),
-                paid: account.paid(),
-                priority: account.priority(),
-                load: account.load(job.is_large()),
-            })
-            .collect();
-        pick(&candidates).map(|index| Arc::clone(&self.all[index]))
+    /// Every account in the order in which it would be taken for such a request, and why.
+    pub(crate) fn explain(&self, group: &str, large: bool) -> Vec<Explained> {
+        explain::explain(&self.pool, group, large)
+    }
+
+    async fn take(&self, key: &KeyId, mut wanted: Wanted) -> Result<Lease, NoLease> {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let place = self.pool.place(key, wanted.clone(), deadline).await?;
+            match self.let_in(&place).await {
+                Ok(authorization) => return Ok(Lease::new(place, authorization)),
+                // It rests now or is out; even if an operator brings it back this moment, others come first.
+                Err(NoToken::Revoked(_) | NoToken::Trouble) => wanted.tried.push(place.account().name().to_owned()),
+            }
+        }
+    }
+
+    /// What lets a call in.
+    async fn let_in(&self, place: &Place) -> Result<Option<HeaderValue>, NoToken> {
+        match place.account().access() {
+            Access::Open => Ok(None),
+            Access::Key(header) => Ok(Some(header.clone())),
+            Access::Token(keeper) => match self.tokens.access(keeper).await {
+                Ok(header) => Ok(Some(header)),
+                Err(no_token) => {
+                    self.without_token(place, no_token).await;
+                    Err(no_token)
+                }
+            },
+        }
+    }
+
+    /// Looks at the store, and brings the pool up to date.
+    async fn look(&self) -> Result<(), StoreError> {
+        let before = Before::of(&self.pool);
+        let rows = Rows::read(self.store.list_accounts().await?, &before, &self.vault);
+        rows.apply(&self.pool, &before);
+        Ok(())
+    }
+}
+
+fn wanted(task: Task<'_>, caller: &Caller, tried: &[String]) -> Wanted {
+    let protocol = match task {
+        Task::Images(_) => Protocol::Images,
+        Task::Response(_) => Protocol::Responses,
+    };
+    Wanted {
+        group: caller.group_name().to_owned(),
+        protocol: Some(protocol),
+        large: task.is_large(),
+        tried: tried.to_vec(),
     }
 }

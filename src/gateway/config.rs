@@ -6,9 +6,13 @@
 //!
 //! Carries from the specification: the time limits of the two size classes, and the low concurrency for large images.
 
+mod account;
 mod address;
 mod duration;
+mod group;
 mod headers;
+mod kept;
+mod pattern;
 mod problem;
 mod raw;
 mod resolve;
@@ -19,16 +23,17 @@ mod surroundings;
 mod written;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{HeaderMap, Uri};
 use resolve::{Layers, resolve};
 
+pub(crate) use account::{Account, Credentials, Endpoint, Grant, Oauth, Upstream};
 pub(crate) use address::Listen;
+pub(crate) use group::{Filter, Group, Moderation};
+pub(crate) use kept::account_from_json;
 pub(crate) use problem::Problem;
-pub(crate) use raw::{Delivery, Tier};
+pub(crate) use raw::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
 pub(crate) use schema::schema_json;
 pub(crate) use secret::Secret;
 pub(crate) use surroundings::{Machine, Surroundings};
@@ -69,6 +74,12 @@ pub(crate) struct Config {
     pub(crate) accounts: Vec<Account>,
     /// At least [`DEFAULT_GROUP`].
     pub(crate) groups: Vec<Group>,
+    /// What is kept of answers.
+    pub(crate) replay: Replay,
+    /// The master key of the installation, where it is not the one in `data_dir`: text that holds 32 bytes.
+    pub(crate) master_key: Option<Secret>,
+    /// What lets operators in, if anybody: at least 32 visible characters.
+    pub(crate) admin_token: Option<Secret>,
     sources: BTreeMap<String, Source>,
 }
 
@@ -83,57 +94,17 @@ pub(crate) struct Deadlines {
     pub(crate) large: Duration,
 }
 
-/// One upstream account.
-#[derive(Clone, Debug)]
-pub(crate) struct Account {
-    /// Unique.
-    pub(crate) name: String,
-    /// What it is an account of.
-    pub(crate) upstream: Upstream,
-    /// Whether it is paid for.
-    pub(crate) tier: Tier,
-    /// The groups that it serves: at least one, each of which exists.
-    pub(crate) groups: Vec<String>,
-    /// The highest goes first.
-    pub(crate) priority: i32,
-    /// Standard images at once.
-    pub(crate) concurrency: NonZeroU32,
-    /// Large images at once.
-    pub(crate) large_concurrency: NonZeroU32,
-    /// Nobody configured it: it is there because nothing else is, and `serve` says so.
-    pub(crate) implicit: bool,
-}
-
-/// What stands behind an account.
-#[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are a handful of accounts, made once")]
-pub(crate) enum Upstream {
-    /// The built-in upstream, which draws images itself.
-    Simulator,
-    /// An API with the image endpoints, behind a key.
-    Images(Endpoint),
-}
-
-/// An API at an address, and what it needs to let a request in.
-#[derive(Clone, Debug)]
-pub(crate) struct Endpoint {
-    /// Scheme, host, port and path, rebuilt from checked parts; the path does not end in `/`, except when it is only that.
-    pub(crate) base_url: Uri,
-    /// Fits into a header.
-    pub(crate) api_key: Secret,
-    /// Further headers for each request; secret values are marked as sensitive.
-    pub(crate) headers: HeaderMap,
-}
-
-/// One group of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    /// Unique.
-    pub(crate) name: String,
-    /// What happens when another size or format came than was asked for.
-    pub(crate) delivery: Delivery,
-    /// How long one call for it may take.
-    pub(crate) deadlines: Deadlines,
+/// What is kept of answers, so that a caller who asks again does not pay again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replay {
+    /// Whether the answer of a caller who left is kept for the one who comes back.
+    pub(crate) orphans: bool,
+    /// How long it is kept.
+    pub(crate) orphan_window: Duration,
+    /// How long an answer under an idempotency key is kept.
+    pub(crate) idempotency_window: Duration,
+    /// How much all kept answers may hold.
+    pub(crate) max_bytes: u64,
 }
 
 /// Who set a value.

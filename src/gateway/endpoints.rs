@@ -3,32 +3,39 @@
 //! No rule, no clock and no log stands here. [`Endpoints`] has no values: everything a method knows comes from the
 //! context it is given.
 
+mod admin;
+
 use std::sync::Arc;
 
-use dropshot::{ApiDescription, ApiDescriptionBuildErrors, Path, RequestContext};
+use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext};
 use http::Version;
 use http::header::AUTHORIZATION;
 
 use super::Gateway;
-use super::flow::{self, Verdict};
+use super::flow::{self, Ask};
 use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold};
 use super::keys::Caller;
 use crate::error::Error;
-use crate::wire::server::{GatewayApi, RetrieveModelPath, gateway_api_mod};
+use crate::wire::admin::server as admin_server;
+use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
 use crate::wire::types;
+use admin::AdminEndpoints;
 
 /// A place to hang the implementation, never a value.
 pub(crate) enum Endpoints {}
 
 type Context = RequestContext<Arc<Gateway>>;
 
-/// Every route of the document.
+/// Every route of both documents.
 ///
 /// # Errors
 ///
 /// Where two routes contradict each other.
-pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescriptionBuildErrors> {
-    gateway_api_mod::api_description::<Endpoints>()
+pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescriptionRegisterError> {
+    let mut api = ApiDescription::new();
+    server::register::<Endpoints>(&mut api)?;
+    admin_server::register::<AdminEndpoints>(&mut api)?;
+    Ok(api)
 }
 
 impl GatewayApi for Endpoints {
@@ -41,8 +48,9 @@ impl GatewayApi for Endpoints {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
             let caller = admit(&context).await?;
+            let ask = ask(&context)?;
             let body = body.read(&caller).await?;
-            let made = flow::create_image(context.context(), caller, &context.request_id, &body).await?;
+            let made = flow::create_image(context.context(), caller, ask, &body).await?;
             image_answer(&context, made).await
         })
         .await)
@@ -52,8 +60,9 @@ impl GatewayApi for Endpoints {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
             let caller = admit(&context).await?;
+            let ask = ask(&context)?;
             let form = body.read(&caller, context.context().spool()).await?;
-            let made = flow::edit_image(context.context(), caller, &context.request_id, form).await?;
+            let made = flow::edit_image(context.context(), caller, ask, form).await?;
             image_answer(&context, made).await
         })
         .await)
@@ -65,8 +74,11 @@ impl GatewayApi for Endpoints {
     ) -> Result<Reply<types::Response>, ApiError> {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
-            admit(&context).await?;
-            Err(Error::NotImplemented)
+            let caller = admit(&context).await?;
+            let body = body.read(&caller).await?;
+            let headers = context.request.headers();
+            let made = flow::create_response(context.context(), caller, &context.request_id, headers, body).await?;
+            image_answer(&context, made).await
         })
         .await)
     }
@@ -93,20 +105,16 @@ impl GatewayApi for Endpoints {
 }
 
 async fn image_answer(context: &Context, made: flow::Made) -> Result<Answer, Error> {
-    let verdict = match made.verdict {
-        Verdict::Match => Some("match"),
-        Verdict::Mismatch => Some("mismatch"),
-        Verdict::Unknown => None,
+    let kind = if made.is_stream() { Kind::Events } else { Kind::Json };
+    let answer = match (kind, context.request.version()) {
+        (Kind::Json, Version::HTTP_10) => hold(kind, made.body, context.context().spool()).await?,
+        _ => Answer::coming(kind, made.body),
     };
-    let answer = match (made.stream, context.request.version()) {
-        (true, _) => Answer::coming(Kind::Events, made.body),
-        (false, Version::HTTP_10) => hold(Kind::Json, made.body, context.context().spool()).await?,
-        (false, _) => Answer::coming(Kind::Json, made.body),
-    };
-    Ok(answer
-        .with("x-imagate-simulated", made.simulated.then_some("true"))
-        .with("x-imagate-delivered", made.delivered.as_deref())
-        .with("x-imagate-delivery", verdict))
+    Ok(answer.with_status(made.head.status).with_all(&made.head.headers))
+}
+
+fn ask(context: &Context) -> Result<Ask, Error> {
+    Ask::read(&context.request_id, context.request.headers())
 }
 
 async fn admit(context: &Context) -> Result<Caller, Error> {

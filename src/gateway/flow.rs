@@ -3,17 +3,25 @@
 //! One file for each story. A request goes through once: `Caller` → `Job` → `Lease` → `Reply` → `Record`. The attempt
 //! loop ([`attempt`]) exists once, for every operation.
 
+mod again;
+mod ask;
 mod attempt;
 mod deliver;
 mod edit;
 mod generate;
+mod ladder;
+mod made;
 mod models;
 mod outcome;
+mod respond;
+mod screen;
 
-pub(crate) use deliver::{Made, Verdict};
+pub(crate) use ask::Ask;
 pub(crate) use edit::edit_image;
 pub(crate) use generate::create_image;
+pub(crate) use made::Made;
 pub(crate) use models::{list_models, retrieve_model};
+pub(crate) use respond::create_response;
 
 use super::Gateway;
 use super::keys::{Caller, Denied};

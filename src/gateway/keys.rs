@@ -223,11 +223,16 @@ impl Keys {
 }
 
 /// The token of a bearer header. Schemes are case-insensitive, and clients put spaces where they like.
-fn bearer(header: &[u8]) -> Option<&[u8]> {
+pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
     let header = header.trim_ascii();
     let space = header.iter().position(u8::is_ascii_whitespace)?;
     let (scheme, token) = header.split_at(space);
     scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
+}
+
+/// Whether this has the form of a key, which says nothing about whether it is a valid one.
+pub(crate) fn is_well_formed(text: &[u8]) -> bool {
+    Secret::parse(text).is_some()
 }
 
 fn is_good(key: &KeyRow, now: Timestamp) -> bool {

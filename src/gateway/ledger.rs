@@ -168,6 +168,7 @@ fn running(draft: Draft) -> Record {
         user: draft.user,
         key: draft.key,
         end_user: draft.end_user.map(clip),
+        fallback: None,
     }
 }
 

@@ -8,11 +8,14 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::config::{Config, DEFAULT_GROUP, Listen};
+use super::console::KeyAsToken;
+use super::filter::FilterError;
 use super::front::{self, ServerError};
 use super::keys::{self, Keys};
+use super::replay::ReplayError;
 use super::store::{SqliteStore, Store as _, StoreError};
 use super::upstream::TransportError;
-use super::{Gateway, endpoints, open_store};
+use super::{Gateway, endpoints, manage, open_store};
 
 /// Records are given so long at least (ours): the database answers in milliseconds, or not at all.
 const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
@@ -31,6 +34,15 @@ pub(crate) enum ServeError {
     /// Upstream connections cannot be prepared.
     #[error("upstream connections cannot be prepared")]
     Transport(#[from] TransportError),
+    /// Kept answers cannot be used.
+    #[error("kept answers cannot be used")]
+    Replay(#[from] ReplayError),
+    /// A content filter cannot be used.
+    #[error("a content filter cannot be used")]
+    Filter(#[from] FilterError),
+    /// Operators would be taken for callers.
+    #[error(transparent)]
+    AdminToken(#[from] KeyAsToken),
     /// There is no room for uploads.
     #[error("the folder for uploads cannot be used")]
     Spool(#[source] std::io::Error),
@@ -59,9 +71,10 @@ pub(crate) enum ServeError {
 /// # Errors
 ///
 /// Where it cannot start. Once it has printed `listening on http://…` it no longer fails.
-pub(crate) async fn serve(config: Config, out: &mut (dyn Write + Send)) -> Result<(), ServeError> {
+pub(crate) async fn serve(mut config: Config, out: &mut (dyn Write + Send)) -> Result<(), ServeError> {
     let store = open_store(&config).await?;
     let _lock = store.lock_for_serving()?;
+    manage::without_stand_in(&mut config, &store).await?;
     let gateway = Arc::new(Gateway::build(&config, &store).await?);
     let listen = address(&config.listen).await?;
     let mut stop = Stop::listen()?;
@@ -83,8 +96,9 @@ pub(crate) async fn serve(config: Config, out: &mut (dyn Write + Send)) -> Resul
     }
     // Jobs whose callers have left are still being read to their end; their records are waited for here.
     let drained = async {
+        let settled = async { tokio::join!(gateway.ledger().drain(), gateway.accounts().finish()) };
         tokio::select! {
-            () = gateway.ledger().drain() => true,
+            ((), ()) = settled => true,
             () = stop.asked() => false,
         }
     };
@@ -108,7 +122,7 @@ async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {
 ///
 /// Never with configured accounts: there a key spends money, and what is printed may end up in a log.
 async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Result<Option<String>, ServeError> {
-    let implicit = config.accounts.iter().all(|account| account.implicit);
+    let implicit = config.accounts.iter().any(|account| account.implicit);
     if !implicit || !store.list_keys().await?.is_empty() {
         return Ok(None);
     }

@@ -223,32 +223,32 @@ impl Nameless {
 
 /// Reads and writes at a place, without a position that copies would share.
 #[cfg(unix)]
-mod at {
+pub(crate) mod at {
     use std::fs::File;
     use std::io;
     use std::os::unix::fs::FileExt as _;
 
-    pub(super) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         file.read_at(buffer, offset)
     }
 
-    pub(super) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    pub(crate) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)
     }
 }
 
 /// Reads and writes at a place.
 #[cfg(windows)]
-mod at {
+pub(crate) mod at {
     use std::fs::File;
     use std::io;
     use std::os::windows::fs::FileExt as _;
 
-    pub(super) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         file.seek_read(buffer, offset)
     }
 
-    pub(super) fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    pub(crate) fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             let count = file.seek_write(bytes, offset)?;
             if count == 0 {

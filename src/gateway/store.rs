@@ -10,13 +10,18 @@
 //! hold every implementation to the same behaviour.
 
 mod data_dir;
+mod data_keys;
 mod error;
 mod ids;
+mod key_file;
 mod master_key;
 mod record;
+mod replay;
 mod rows;
+mod secret_bytes;
 mod sqlite;
 mod time;
+mod vault;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -24,15 +29,21 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use data_dir::ServeLock;
+pub(crate) use data_keys::PepperKey;
 pub(crate) use error::StoreError;
 pub(crate) use ids::{AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, UserId, random_base62};
 pub(crate) use master_key::MasterKey;
 pub(crate) use record::{Attempt, Class, Delivered, Record, RecordFilter, State, TokenDetails, Usage};
-pub(crate) use rows::{AccountRow, AccountSpec, GroupRow, KeyChange, KeyHash, KeyRow, UserRow};
+pub(crate) use replay::{Claimed, ReplayDone, ReplayRow, ReplayState, StoredReplay};
+pub(crate) use rows::{
+    AccountChange, AccountRow, AccountSpec, GroupRow, KeyChange, KeyHash, KeyRow, NewAccount, TokenRow, UserRow,
+};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use time::Timestamp;
+pub(crate) use vault::Vault;
 
 use async_trait::async_trait;
+use ids::random_bytes;
 
 /// What the rooms ask of a database.
 #[async_trait]
@@ -44,10 +55,81 @@ pub(crate) trait Store: Send + Sync {
     async fn ensure_group(&self, name: &str) -> Result<GroupRow, StoreError>;
 
     /// Brings the row of an account from the configuration file up to date.
+    ///
+    /// [`StoreError::Conflict`] where the store has an account of its own with that name: neither may silently become
+    /// the other.
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError>;
 
     /// Every account, by name.
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError>;
+
+    /// Adds an account of the store. [`StoreError::Conflict`] where the name is taken, by whomever.
+    async fn insert_account(&self, account: &NewAccount) -> Result<AccountRow, StoreError>;
+
+    /// Changes an account; `None` where there is none of that name, whatever the change.
+    async fn change_account(
+        &self,
+        name: &str,
+        change: AccountChange,
+        at: Timestamp,
+    ) -> Result<Option<AccountRow>, StoreError>;
+
+    /// Forgets an account and its token, unless the file has it: there it would only come back without its state.
+    async fn delete_account(&self, name: &str) -> Result<bool, StoreError>;
+
+    /// Marks the accounts of the file that are not among these names any more, and says how many are new among them.
+    ///
+    /// To be called after [`Store::sync_account`] for each of the names, which takes the mark away again.
+    async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
+
+    /// The token of an account, if one was ever stored.
+    async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError>;
+
+    /// Asks to be the only one who fetches a token for this account, until then at most.
+    ///
+    /// A holder who asks again gets it again: after a restart the same node need not wait for itself.
+    async fn claim_refresh(
+        &self,
+        account: &str,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Stores a token and lets the claim go. False, and nothing changed, where another holds the claim by now or the
+    /// account got other credentials or was deleted. A claim that is merely over still stores.
+    async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError>;
+
+    /// Lets the claim go without a token. Nothing where another holds it.
+    async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError>;
+
+    /// Forgets the token of an account and whoever fetches another.
+    #[cfg_attr(not(test), expect(dead_code, reason = "an operator who signs an account in anew needs it next"))]
+    async fn delete_token(&self, account: &str) -> Result<(), StoreError>;
+
+    /// Claims to make an answer, unless somebody has a claim that is not over at its `created_at`.
+    async fn claim_replay(&self, claim: &ReplayRow) -> Result<Claimed, StoreError>;
+
+    /// The claim with that scope, over or not.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the tests look through it at what every database keeps"))]
+    async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError>;
+
+    /// Stores the answer of a claim. False, and nothing changed, where this request has no running claim any more.
+    async fn finish_replay(
+        &self,
+        scope: &[u8; 32],
+        request_id: &RequestId,
+        done: &ReplayDone,
+    ) -> Result<bool, StoreError>;
+
+    /// Removes the claim of this request, and no other one of the same scope.
+    async fn forget_replay(&self, scope: &[u8; 32], request_id: &RequestId) -> Result<bool, StoreError>;
+
+    /// Every claim, oldest first.
+    async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
+
+    /// Claims that are over by now, those first that have been for longest.
+    async fn expired_replays(&self, now: Timestamp, limit: u32) -> Result<Vec<StoredReplay>, StoreError>;
 
     /// Adds a key. [`StoreError::Conflict`] where the id or the public id is taken.
     async fn insert_key(&self, key: &KeyRow) -> Result<(), StoreError>;

@@ -4,15 +4,19 @@
 //! an account is for a caller: addresses and reasons go to the log, a class and a cause go to the corridor.
 //! It carries the attempt classes of the money rules.
 
+mod call;
+mod calls;
 mod classify;
 mod edits;
 mod images;
 mod reply;
+mod responses;
 mod simulated;
 mod simulator;
 mod transport;
 
-pub(crate) use classify::error_in_answer;
+pub(crate) use calls::CallFailed;
+pub(crate) use classify::{error_in_answer, is_refusal};
 pub(crate) use reply::{Cause, Class, Failure, Reply, ReplyBody, ReplyError};
 pub(crate) use transport::TransportError;
 
@@ -21,7 +25,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::accounts::{Endpoint, Lease};
-use super::rules::Job;
+use super::rules::Task;
 use crate::tables::UPSTREAM_TLS_SECONDS;
 use simulated::Studio;
 use transport::{Settings, Transport};
@@ -56,10 +60,25 @@ impl Upstream {
     }
 
     /// One attempt: returns when the upstream has answered with a head, or failed.
-    pub(crate) async fn send(&self, lease: &Lease, job: &Job, until: Instant) -> Result<Reply, Failure> {
-        match lease.account().endpoint() {
-            Endpoint::Simulator => self.studio.send(job).await,
-            Endpoint::Images(address) => images::send(&self.transport, address, job, until).await,
+    pub(crate) async fn send<'a>(
+        &self,
+        lease: &Lease,
+        task: impl Into<Task<'a>>,
+        until: Instant,
+    ) -> Result<Reply, Failure> {
+        match (lease.endpoint(), task.into()) {
+            (Endpoint::Simulator, Task::Images(job)) => self.studio.send(job).await,
+            (Endpoint::Simulator, Task::Response(job)) => Ok(self.studio.respond(job)),
+            (Endpoint::Images(address), Task::Images(job)) => {
+                images::send(&self.transport, lease, address, job, until).await
+            }
+            (Endpoint::Responses(address), Task::Response(job)) => {
+                responses::send(&self.transport, lease, address, job, until).await
+            }
+            // No lease is given out for these: nothing is translated from one protocol to the other.
+            (Endpoint::Images(_), Task::Response(_)) | (Endpoint::Responses(_), Task::Images(_)) => {
+                Err(Failure::new(Class::N, Cause::Unreachable))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The schemas that dropshot shows, taken from the document, and the description that comes out.
+//! The schemas that dropshot shows, taken from the documents, and the descriptions that come out.
 //!
 //! A derived schema would lose bounds and patterns; so each type answers with its component, word for word.
 
@@ -13,56 +13,83 @@ use crate::tables;
 /// The name under which the description goes; the drift test compares the rest.
 const TITLE: &str = "imagate";
 
-static COMPONENTS: LazyLock<Value> = LazyLock::new(|| {
-    let document: Result<Value, _> = serde_json::from_str(tables::OPENAPI);
-    // A document that is no JSON stops the build long before; without it the drift test finds no schema at all.
-    document.map(|mut document| document["components"]["schemas"].take()).unwrap_or_default()
-});
+static COMPONENTS: LazyLock<Components> = LazyLock::new(|| Components::of(tables::OPENAPI));
+
+/// The components of a document.
+pub(super) struct Components(Value);
 
 /// The component of this name; what it refers to is told to the generator.
 pub(crate) fn component(name: &str, generator: &mut SchemaGenerator) -> Schema {
-    schema_of(&COMPONENTS[name], generator)
+    COMPONENTS.component(name, generator)
 }
 
 /// A schema written in generated code, in the same way.
 pub(crate) fn schema(json: &str, generator: &mut SchemaGenerator) -> Schema {
-    schema_of(&serde_json::from_str(json).unwrap_or_default(), generator)
+    COMPONENTS.schema(json, generator)
 }
 
-fn schema_of(value: &Value, generator: &mut SchemaGenerator) -> Schema {
-    define_references(value, generator);
-    serde_json::from_value(value.clone()).unwrap_or(Schema::Bool(true))
-}
+// === impl Components ===
 
-/// Defines every component that is referred to, and so on, each of them once.
-fn define_references(value: &Value, generator: &mut SchemaGenerator) {
-    match value {
-        Value::Object(members) => {
-            let reference = members.get("$ref").and_then(Value::as_str);
-            if let Some(name) = reference.and_then(|reference| reference.strip_prefix("#/components/schemas/")) {
-                define(name, generator);
+impl Components {
+    /// Those of this document.
+    pub(super) fn of(document: &str) -> Self {
+        let document: Result<Value, _> = serde_json::from_str(document);
+        // A document that is no JSON stops the build long before; without it the drift test finds no schema at all.
+        Self(document.map(|mut document| document["components"]["schemas"].take()).unwrap_or_default())
+    }
+
+    pub(super) fn component(&self, name: &str, generator: &mut SchemaGenerator) -> Schema {
+        self.schema_of(&self.0[name], generator)
+    }
+
+    pub(super) fn schema(&self, json: &str, generator: &mut SchemaGenerator) -> Schema {
+        self.schema_of(&serde_json::from_str(json).unwrap_or_default(), generator)
+    }
+
+    fn schema_of(&self, value: &Value, generator: &mut SchemaGenerator) -> Schema {
+        self.define_references(value, generator);
+        serde_json::from_value(value.clone()).unwrap_or(Schema::Bool(true))
+    }
+
+    /// Defines every component that is referred to, and so on, each of them once.
+    fn define_references(&self, value: &Value, generator: &mut SchemaGenerator) {
+        match value {
+            Value::Object(members) => {
+                let reference = members.get("$ref").and_then(Value::as_str);
+                if let Some(name) = reference.and_then(|reference| reference.strip_prefix("#/components/schemas/")) {
+                    self.define(name, generator);
+                }
+                members.values().for_each(|member| self.define_references(member, generator));
             }
-            members.values().for_each(|member| define_references(member, generator));
+            Value::Array(items) => items.iter().for_each(|item| self.define_references(item, generator)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
-        Value::Array(items) => items.iter().for_each(|item| define_references(item, generator)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+
+    fn define(&self, name: &str, generator: &mut SchemaGenerator) {
+        if generator.definitions().contains_key(name) {
+            return;
+        }
+        // The place is taken before its references are followed, because a component may refer to itself.
+        generator.definitions_mut().insert(name.to_owned(), Schema::Bool(true));
+        let schema = self.component(name, generator);
+        generator.definitions_mut().insert(name.to_owned(), schema);
     }
 }
 
-fn define(name: &str, generator: &mut SchemaGenerator) {
-    if generator.definitions().contains_key(name) {
-        return;
-    }
-    // The place is taken before its references are followed, because a component may refer to itself.
-    generator.definitions_mut().insert(name.to_owned(), Schema::Bool(true));
-    let schema = component(name, generator);
-    generator.definitions_mut().insert(name.to_owned(), schema);
-}
-
-/// What dropshot says that the trait serves: for the drift test.
+/// What dropshot says that the trait for callers serves: for the drift test.
 #[must_use]
 pub fn served_description() -> Option<Value> {
+    described(&super::server::gateway_api_mod::stub_api_description().ok()?)
+}
+
+/// The same for operators.
+#[must_use]
+pub fn served_admin_description() -> Option<Value> {
+    described(&super::admin::server::admin_api_mod::stub_api_description().ok()?)
+}
+
+fn described(api: &dropshot::ApiDescription<dropshot::StubContext>) -> Option<Value> {
     let version = dropshot::semver::Version::new(1, 0, 0);
-    let api = super::server::gateway_api_mod::stub_api_description().ok()?;
     api.openapi(TITLE, version).json().ok()
 }

@@ -6,7 +6,7 @@
 
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { APICallError, RetryError, generateImage, generateText } from "ai";
+import { APICallError, RetryError, generateImage, generateText, streamText } from "ai";
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { check, finish, probe, setting } from "./kit.mjs";
@@ -132,23 +132,37 @@ for (const kind of ["openai", "compatible"]) {
   });
 
   if (kind === "openai") {
-    await check(named("501 for a response with the image tool, sent three times"), async () => {
-      await throws(provider(kind, "SIMULATED"), 501, "not_implemented", null, 3, ({ sdk }) =>
-        generateText({ model: sdk.responses("gpt-5.5"), prompt, tools: { image_generation: sdk.tools.imageGeneration({ quality: "low" }) } }),
-      );
+    await check(named("a response with the image tool"), async () => {
+      const counted = provider(kind, "SIMULATED");
+      const tools = { image_generation: counted.sdk.tools.imageGeneration({ quality: "low", size: "1024x1024" }) };
+      const answer = await generateText({ model: counted.sdk.responses("gpt-5.5"), prompt, tools });
+      const image = answer.toolResults.find((result) => result.toolName === "image_generation").output.result;
+      assert.equal(probe(Buffer.from(image, "base64")), "png 1024x1024");
+      assert.equal(counted.requests, 1);
+    });
+
+    await check(named("a response with the image tool as it comes"), async () => {
+      const counted = provider(kind, "SIMULATED");
+      const tools = { image_generation: counted.sdk.tools.imageGeneration({ quality: "low", size: "1024x1024", partialImages: 1 }) };
+      const answer = streamText({ model: counted.sdk.responses("gpt-5.5"), prompt, tools });
+      await answer.consumeStream({ onError: (error) => assert.fail(String(error)) });
+      const results = await answer.toolResults;
+      const image = results.find((result) => result.toolName === "image_generation").output.result;
+      assert.equal(probe(Buffer.from(image, "base64")), "png 1024x1024");
+      assert.equal(counted.requests, 1);
     });
   }
 
   /** A call that the fake upstream fails. */
-  const fails = (user, script, status, code, param, requests, options = {}) =>
+  const fails = (user, script, status, code, param, requests, options = {}, behind = "SCRIPTED") =>
     check(named(`${status} ${user}`), async () => {
-      await throws(provider(kind, "SCRIPTED"), status, code, param, requests, (counted) =>
+      await throws(provider(kind, behind), status, code, param, requests, (counted) =>
         generateImage({ model: counted.image, prompt: `a cube [[${script}]]`, ...counted.options({ user: `${kind}-${user}` }), ...options }),
       );
     });
 
   await fails("parameter", "status=400 body=parameter", 400, "invalid_request_error", "quality", 1);
-  await fails("usage-limit", "status=429 body=usage-limit resets-in=3600 retry-after=3600", 429, "usage_limit_reached", null, 3);
+  await fails("usage-limit", "status=429 body=usage-limit resets-in=3600 retry-after=3600", 429, "usage_limit_reached", null, 3, {}, kind === "openai" ? "RESTING1" : "RESTING2");
   await fails("refused", "status=400 body=policy", 502, "upstream_error", null, 3);
   await fails("no-image", "data=empty", 502, "upstream_error", null, 1, { maxRetries: 0 });
   await fails("html", "body=html", 502, "upstream_error", null, 1, { maxRetries: 0 });

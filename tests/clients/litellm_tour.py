@@ -152,22 +152,22 @@ def _():
         raise AssertionError("nothing was raised")
 
 
-def fails(user, script, kind, status, *words):
+def fails(user, script, kind, status, *words, behind="SCRIPTED"):
     """A call that the fake upstream fails; the retries are left as they are."""
 
     @check(f"{status} {user}")
     def _():
-        call = lambda: litellm.image_generation(prompt=f"a cube [[{script}]]", user=user, **place("SCRIPTED"))
+        call = lambda: litellm.image_generation(prompt=f"a cube [[{script}]]", user=user, **place(behind))
         raises(kind, call, status, words)
 
 
 fails("parameter", "status=400 body=parameter", litellm.BadRequestError, 400, "quality")
-fails("usage-limit", "status=429 body=usage-limit resets-in=3600 retry-after=3600", litellm.RateLimitError, 429, "The usage limit has been reached")
+fails("usage-limit", "status=429 body=usage-limit resets-in=3600 retry-after=3600", litellm.RateLimitError, 429, "The usage limit has been reached", behind="RESTING1")
 fails("refused", "status=400 body=policy", litellm.BadGatewayError, 502, "Upstream request failed")
 fails("no-image", "data=empty", litellm.BadGatewayError, 502, "Upstream request failed")
 fails("html", "body=html", litellm.BadGatewayError, 502, "Upstream request failed")
 fails("cut-before-the-image", "cut=30", litellm.BadGatewayError, 502, "Upstream request failed")
-fails("key-of-the-account", "status=401", litellm.BadGatewayError, 502, "Upstream request failed")
+fails("key-of-the-account", "status=401", litellm.ServiceUnavailableError, 503, "No account", behind="RESTING2")
 
 
 @check("an answer that breaks off after the image began is an error")

@@ -331,12 +331,12 @@ def _():
     raises(openai.AuthenticationError, call, 401, "INVALID_API_KEY")
 
 
-def fails(user, script, kind, status, code, param=None):
+def fails(user, script, kind, status, code, param=None, behind=scripted):
     """A call that the fake upstream fails; the SDK keeps its default of two retries."""
 
     @check(f"{status} {user}")
     def _():
-        call = lambda: scripted.images.generate(model="gpt-image-2", prompt=f"a cube [[{script}]]", user=user)
+        call = lambda: behind.images.generate(model="gpt-image-2", prompt=f"a cube [[{script}]]", user=user)
         raises(kind, call, status, code, param)
 
 
@@ -345,7 +345,7 @@ fails("no-image", "data=empty", openai.InternalServerError, 502, "upstream_error
 fails("html", "body=html", openai.InternalServerError, 502, "upstream_error")
 fails("front-proxy", "status=524 body=html", openai.InternalServerError, 502, "upstream_error")
 fails("cut-before-the-image", "cut=30", openai.InternalServerError, 502, "upstream_error")
-fails("usage-limit", "status=429 body=usage-limit resets-in=3600", openai.RateLimitError, 429, "usage_limit_reached")
+fails("usage-limit", "status=429 body=usage-limit resets-in=3600", openai.RateLimitError, 429, "usage_limit_reached", behind=client("RESTING1"))
 fails("parameter", "status=400 body=parameter", openai.BadRequestError, 400, "invalid_request_error", "quality")
 
 

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::difference::differences;
-use crate::{assert_names, assert_none, document};
+use crate::{admin_document, assert_names, assert_none, document};
 
 /// The codes of the gateway, from the file in which it keeps them.
 #[path = "../../src/error/code.rs"]
 mod code;
 
-/// The error table of the document, as code and status and type.
-fn documented(document: &Value) -> Value {
-    let rows = document["x-imagate-errors"].as_array().into_iter().flatten();
+/// The error tables of both documents, as code and status and type.
+fn documented(documents: [&Value; 2]) -> Value {
+    let rows = documents.into_iter().flat_map(|document| document["x-imagate-errors"].as_array().into_iter().flatten());
     rows.map(|row| (word(&row["code"]), json!({ "status": row["status"], "type": row["type"] }))).collect()
 }
 
@@ -46,7 +46,7 @@ fn word(value: &Value) -> String {
 }
 
 fn check(document: &Value) -> Vec<String> {
-    let mut lines = differences(&documented(document), &coded());
+    let mut lines = differences(&documented([document, &admin_document()]), &coded());
     lines.extend(words(document));
     lines
 }

@@ -8,9 +8,9 @@ use crate::difference::differences;
 use crate::{assert_names, assert_none, document};
 
 /// Something that the document says and dropshot cannot: why, and how the document looks without it.
-struct Exception {
-    reason: &'static str,
-    take: fn(&mut Value),
+pub(crate) struct Exception {
+    pub(crate) reason: &'static str,
+    pub(crate) take: fn(&mut Value),
 }
 
 /// Every known way in which the served description is poorer, and nothing else.
@@ -121,11 +121,19 @@ fn served() -> Value {
 }
 
 /// The differences that no exception explains.
-fn unexplained<'a>(mut document: Value, exceptions: impl IntoIterator<Item = &'a Exception>) -> Vec<String> {
+pub(crate) fn between<'a>(
+    mut document: Value,
+    served: &Value,
+    exceptions: impl IntoIterator<Item = &'a Exception>,
+) -> Vec<String> {
     for exception in exceptions {
         (exception.take)(&mut document);
     }
-    differences(&project(&document), &project(&served()))
+    differences(&project(&document), &project(served))
+}
+
+fn unexplained<'a>(document: Value, exceptions: impl IntoIterator<Item = &'a Exception>) -> Vec<String> {
+    between(document, &served(), exceptions)
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! `good` and `bad` ones on which both agree, and, each with its reason, those that only the type refuses
 //! (`stricter`) or only the schema (`laxer`). `{"$good": "Name"}` stands for the first good value of that component.
 
-use imagate::types;
+use imagate::{admin_types, types};
 use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -13,10 +13,10 @@ use crate::{assert_names, assert_none, document};
 
 /// One function for each type: does it read this JSON?
 macro_rules! components {
-    ($($name:ident)*) => {
-        fn reader(name: &str) -> Option<fn(&str) -> bool> {
+    ($function:ident of $module:ident: $($name:ident)*) => {
+        fn $function(name: &str) -> Option<fn(&str) -> bool> {
             match name {
-                $(stringify!($name) => Some(reads::<types::$name>),)*
+                $(stringify!($name) => Some(reads::<$module::$name>),)*
                 _ => None,
             }
         }
@@ -24,6 +24,14 @@ macro_rules! components {
 }
 
 components! {
+    admin_reader of admin_types:
+    Account AccountChange AccountConcurrency AccountHeaders AccountKind AccountList AccountName AccountPriority
+    AccountProtocol AccountSecretHeaders AccountSource AccountState AccountTier DeletedAccount DisabledReason ErrorCode
+    ErrorDetail ErrorReason ErrorResponse ErrorType ListObject NewAccount OauthClientAuth OauthGrant Secret
+}
+
+components! {
+    reader of types:
     AgentModel Background ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType Image ImageAction ImageCount
     ImageEditCompletedEvent ImageEditEvent ImageEditForm ImageEditPartialImageEvent ImageEditRequest
     ImageGenerationCall ImageGenerationCallStatus ImageGenerationCompletedEvent ImageGenerationEvent
@@ -40,6 +48,9 @@ components! {
     ResponseUsage StreamErrorEvent
 }
 
+/// Finds the function for a type by its name.
+type Readers = fn(&str) -> Option<fn(&str) -> bool>;
+
 fn reads<T: DeserializeOwned>(json: &str) -> bool {
     serde_json::from_str::<T>(json).is_ok()
 }
@@ -53,19 +64,28 @@ fn values() -> Value {
 }
 
 fn check(document: &Value, values: &Value) -> Vec<String> {
+    check_with(reader, document, values)
+}
+
+/// The same for the operators' document.
+pub(crate) fn check_admin(document: &Value, values: &Value) -> Vec<String> {
+    check_with(admin_reader, document, values)
+}
+
+fn check_with(readers: Readers, document: &Value, values: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     let components = document["components"]["schemas"].as_object().expect("there are components");
     for name in values.as_object().into_iter().flat_map(Map::keys).filter(|name| !components.contains_key(*name)) {
         lines.push(format!("{name}: has values, and is no component"));
     }
     for name in components.keys() {
-        lines.extend(check_component(document, values, name));
+        lines.extend(check_component(readers(name), document, values, name));
     }
     lines
 }
 
-fn check_component(document: &Value, values: &Value, name: &str) -> Vec<String> {
-    let Some(reader) = reader(name) else {
+fn check_component(reader: Option<fn(&str) -> bool>, document: &Value, values: &Value, name: &str) -> Vec<String> {
+    let Some(reader) = reader else {
         return vec![format!("{name}: this component is not in the list of types")];
     };
     let validator = validator(document, name);

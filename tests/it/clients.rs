@@ -4,7 +4,7 @@
 //! The tours in [`kept`] need much to be installed, or take long: `cargo xtask tours` runs them.
 
 mod fuzz;
-mod install;
+pub(crate) mod install;
 mod kept;
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::kit::{FakeUpstream, Gateway, specimen};
+use crate::kit::{Account, FakeUpstream, Gateway, specimen};
 use install::{node, python, script};
 
 /// The files that the tours edit: `mask.png` fits `first.png`, the last two do not.
@@ -24,6 +24,17 @@ const PICTURES: [(&str, &str); 6] = [
     ("opaque.png", "png 96x64"),
     ("small.png", "png alpha 64x64"),
 ];
+
+/// Groups with an account of their own: one that is told to rest is of no use to the next call.
+const RESTING: [&str; 3] = ["RESTING1", "RESTING2", "RESTING3"];
+
+fn scripted(upstream: &FakeUpstream) -> Gateway {
+    let groups: String = RESTING.iter().map(|name| format!("[[groups]]\nname = \"{name}\"\n")).collect();
+    let of_group = |name: &&str| Account::at(name, upstream).line(&format!("groups = [\"{name}\"]"));
+    let mut accounts = vec![Account::at("only", upstream), Account::at("agents", upstream).speaking_responses()];
+    accounts.extend(RESTING.iter().map(of_group));
+    Gateway::with(&groups, &accounts)
+}
 
 fn pictures() -> TempDir {
     let folder = TempDir::new().expect("a directory");
@@ -40,7 +51,7 @@ struct Cost(BTreeMap<String, usize>);
 #[track_caller]
 fn tour(command: &mut Command) -> Cost {
     let upstream = FakeUpstream::start();
-    let (simulated, scripted) = (Gateway::simulated(), Gateway::before(&upstream));
+    let (simulated, scripted) = (Gateway::simulated(), scripted(&upstream));
     let pictures = pictures();
     for name in ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
         command.env_remove(name);
@@ -48,6 +59,11 @@ fn tour(command: &mut Command) -> Cost {
     for (which, gateway) in [("SIMULATED", &simulated), ("SCRIPTED", &scripted)] {
         command.env(format!("{which}_BASE_URL"), gateway.base_url());
         command.env(format!("{which}_API_KEY"), gateway.secret());
+    }
+    for which in RESTING {
+        let key = scripted.manage(&["key", "create", "--name", which, "--group", which, "--json"]).json();
+        command.env(format!("{which}_BASE_URL"), scripted.base_url());
+        command.env(format!("{which}_API_KEY"), key["secret"].as_str().expect("a secret"));
     }
     let output = command.env("PICTURES", pictures.path()).output().expect("the tour starts");
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -90,6 +106,24 @@ fn the_newest_node_release_is_content_with_every_answer() {
     let place = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "openai_tour.mjs"]);
     let cost = tour(Command::new("node").arg("openai_tour.mjs").current_dir(place));
     cost.is_one_attempt_each(22, &["key-of-the-account", "plain-failure", "throttled"]);
+}
+
+#[test]
+fn the_newest_python_release_is_content_with_every_response() {
+    let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
+    tour(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(9, &[]);
+}
+
+#[test]
+fn the_newest_2x_python_release_is_content_with_every_response() {
+    let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
+    tour(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(9, &[]);
+}
+
+#[test]
+fn the_newest_node_release_is_content_with_every_response() {
+    let place = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "responses_tour.mjs"]);
+    tour(Command::new("node").arg("responses_tour.mjs").current_dir(place)).is_one_attempt_each(9, &[]);
 }
 
 #[test]

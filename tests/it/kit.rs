@@ -5,14 +5,17 @@
 //! mistaken for the runtime under test.
 
 mod config;
+mod desk;
 mod events;
 mod form;
 mod gateway;
 mod heavy;
 mod http;
 mod image;
+mod moderator;
 mod process;
 mod random;
+mod tokens;
 mod upstream;
 mod zoo;
 
@@ -23,9 +26,11 @@ pub(crate) use gateway::{Gateway, request};
 pub(crate) use heavy::heavy;
 pub(crate) use http::{Answer, Call, Reply};
 pub(crate) use image::{facts, filler, picture};
+pub(crate) use moderator::{FLAGGED, FakeModerator};
 pub(crate) use process::{Done, Program};
 pub(crate) use random::Random;
-pub(crate) use upstream::{Attempt, FakeUpstream, sha256};
+pub(crate) use tokens::{Exchange, FakeTokens};
+pub(crate) use upstream::{Attempt, Deaf, FakeUpstream, Shut, sha256};
 pub(crate) use zoo::specimen;
 
 use std::ffi::OsString;

@@ -8,19 +8,29 @@
     reason = "a test says by a panic what is wrong; the kit is part of the tests"
 )]
 
+mod accounts_cli;
+mod admin;
 mod admission;
 mod attempts;
+mod canary;
 mod cli;
 mod clients;
 mod delivery;
 mod edits;
+mod fallback;
+mod filters;
 mod first_run;
 mod generations;
+mod idempotency;
 mod kit;
 mod kit_itself;
 mod matrix;
 mod models;
+mod money;
+mod oauth;
 mod records;
 mod refusals;
 mod relay;
+mod responses;
 mod streaming;
+mod u_cases;

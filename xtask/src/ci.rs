@@ -163,7 +163,7 @@ pub fn tours(root: &Path) -> Result<()> {
 
 fn features(root: &Path) -> Result<()> {
     // Clippy checks all that `cargo check` does, and its warnings can fail without building every dependency anew.
-    for feature in ["", "client", "manifest", "gateway"] {
+    for feature in ["", "client", "admin", "manifest", "gateway"] {
         println!("\n--- {}", if feature.is_empty() { "no feature" } else { feature });
         cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])?;
     }

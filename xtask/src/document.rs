@@ -7,11 +7,13 @@ use openapiv3::OpenAPI;
 use serde_json::{Map, Value};
 
 /// The methods that an OpenAPI path item can carry, in the order in which operations are listed.
-const METHODS: [&str; 5] = ["get", "head", "post", "put", "delete"];
+const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
 /// The request bodies that our emitters know.
 const BODIES: [&str; 2] = ["application/json", "multipart/form-data"];
 /// The extension on the component that stands for a pixel size.
 const SIZE_MARK: &str = "x-imagate-size";
+/// The format of a component whose values nobody may see.
+const SECRET_FORMAT: &str = "password";
 
 /// A document that keeps the house rules.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub(crate) enum HandType {
     Bounded(i64, i64),
     /// A pixel size or `auto`.
     Size,
+    /// A text that is never printed.
+    Secret,
 }
 
 // === impl Document ===
@@ -171,6 +175,9 @@ fn check_inline(place: &str, schema: &Value) -> Result<()> {
 pub(crate) fn hand_type(schema: &Value) -> Option<HandType> {
     if schema.get(SIZE_MARK).is_some() {
         return Some(HandType::Size);
+    }
+    if schema["format"] == SECRET_FORMAT {
+        return Some(HandType::Secret);
     }
     if schema["type"] != "integer" {
         return None;

@@ -3,6 +3,7 @@
 //! `generate` turns the documents into the files under `generated/` and into the tables of the README.
 //! It knows nothing of the crate it generates for, so that it can be built while that crate does not compile.
 
+mod api;
 pub mod ci;
 mod docs;
 mod document;
@@ -18,6 +19,7 @@ pub mod tree;
 
 use anyhow::{Context as _, Result};
 
+use api::{ADMIN, Api, GATEWAY};
 pub use document::Document;
 
 /// The text of every file that generation reads.
@@ -25,6 +27,8 @@ pub use document::Document;
 pub struct Sources {
     /// `openapi/gateway.json`.
     pub openapi: String,
+    /// `openapi/admin.json`.
+    pub admin: String,
     /// `schemas/skills-registry.schema.json`.
     pub manifest_schema: String,
     /// `README.md`, whose marked tables are written anew.
@@ -40,8 +44,6 @@ pub struct Output {
     pub contents: String,
 }
 
-/// The document of the public API.
-pub const OPENAPI: &str = "openapi/gateway.json";
 /// The schema of the skills registry manifest.
 pub const MANIFEST_SCHEMA: &str = "schemas/skills-registry.schema.json";
 /// The page whose tables come from the documents.
@@ -53,20 +55,32 @@ pub const README: &str = "README.md";
 ///
 /// A document that is not JSON, breaks the house rules, or says something no generator understands.
 pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
-    let document = Document::parse(&sources.openapi).context(OPENAPI)?;
-    let sdk = sdk::generate(&document).context("client and types")?;
-    let mut outputs = vec![
-        output("generated/client.rs", print::rust(OPENAPI, &sdk.client)),
-        output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest::generate(&sources.manifest_schema)?)),
-        output("generated/schemas.rs", print::rust(OPENAPI, &schemas::generate(&document)?)),
-        output("generated/server.rs", print::rust(OPENAPI, &server::generate(&document).context("server trait")?)),
-        output("generated/types.rs", print::rust(OPENAPI, &sdk.types)),
-    ];
+    let document = Document::parse(&sources.openapi).context(GATEWAY.document)?;
+    let admin = Document::parse(&sources.admin).context(ADMIN.document)?;
+    let manifest = manifest::generate(&sources.manifest_schema)?;
+    let mut outputs = vec![output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest))];
+    outputs.extend(code(&GATEWAY, &document).context(GATEWAY.document)?);
+    outputs.extend(code(&ADMIN, &admin).context(ADMIN.document)?);
+    // In the fingerprint too, so that it does not depend on the order of these lines.
+    outputs.sort_by(|one, other| one.path.cmp(&other.path));
     outputs.push(output("generated/FINGERPRINT", fingerprint::generate(sources, &outputs)));
     let readme = readme::generate(&document, &sources.readme).context(README)?;
     outputs.push(output(README, readme));
     outputs.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(outputs)
+}
+
+/// The files of one document: client, schemas, server and types.
+fn code(api: &Api, document: &Document) -> Result<Vec<Output>> {
+    let sdk = sdk::generate(api, document).context("client and types")?;
+    let files = [
+        ("client", sdk.client),
+        ("schemas", schemas::generate(document)?),
+        ("server", server::generate(api, document).context("server trait")?),
+        ("types", sdk.types),
+    ];
+    let path = |part: &str| format!("generated/{}{part}.rs", api.prefix);
+    Ok(files.into_iter().map(|(part, file)| output(&path(part), print::rust(api.document, &file))).collect())
 }
 
 fn output(path: &str, contents: String) -> Output {

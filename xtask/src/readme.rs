@@ -107,6 +107,7 @@ fn accepts(schema: &Value) -> String {
     match (hand_type(schema), schema["type"].as_str()) {
         (Some(HandType::Bounded(min, max)), _) => format!("{min} to {max}"),
         (Some(HandType::Size), _) => "`auto`, `<width>x<height>`".to_owned(),
+        (Some(HandType::Secret), _) => "a secret".to_owned(),
         (None, Some("boolean")) => "`true`, `false`".to_owned(),
         (None, _) => match (schema["minLength"].as_u64().unwrap_or(0), schema["maxLength"].as_u64()) {
             (_, Some(0)) => "nothing".to_owned(),

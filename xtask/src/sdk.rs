@@ -7,14 +7,12 @@ use quote::quote;
 use serde_json::Value;
 use syn::{File, Ident, Item, Type, parse_quote};
 
+use crate::api::Api;
 use crate::docs;
 use crate::document::{Document, HandType, hand_type};
 
 /// Sorted, so that what is written does not depend on a hash seed.
 pub(crate) const MAP_TYPE: &str = "::std::collections::BTreeMap";
-
-/// The longest call of the specification: an image above 2560x1440.
-const TIMEOUT_SECONDS: u64 = 300;
 
 /// Both halves of progenitor's output: the gateway needs the first without the second.
 pub(crate) struct Sdk {
@@ -22,7 +20,7 @@ pub(crate) struct Sdk {
     pub(crate) client: File,
 }
 
-pub(crate) fn generate(document: &Document) -> Result<Sdk> {
+pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
     let forms: Vec<_> = document.operations()?.into_iter().filter(|operation| operation.takes_form()).collect();
     let typed = document.typed(|value| {
         for form in &forms {
@@ -31,23 +29,22 @@ pub(crate) fn generate(document: &Document) -> Result<Sdk> {
         without_events(&mut value["paths"]);
         without_defaults(&mut value["components"]["schemas"]);
     })?;
-    let tokens = Generator::new(&settings(document)?).generate_tokens(&typed)?;
+    let tokens = Generator::new(&settings(api, document)?).generate_tokens(&typed)?;
     let mut sdk = split(syn::parse2(tokens)?)?;
     sdk.types.items.extend(aliases(document)?);
     Ok(sdk)
 }
 
-fn settings(document: &Document) -> Result<GenerationSettings> {
+fn settings(api: &Api, document: &Document) -> Result<GenerationSettings> {
     let mut settings = GenerationSettings::new();
-    settings
-        .with_interface(InterfaceStyle::Builder)
-        .with_inner_type(quote!(crate::client::Session))
-        .with_map_type(MAP_TYPE)
-        .with_timeout(TIMEOUT_SECONDS);
-    let impls = [TypeImpl::Display, TypeImpl::FromStr];
+    settings.with_interface(InterfaceStyle::Builder).with_map_type(MAP_TYPE).with_timeout(api.timeout_seconds);
+    if let Some(inner) = api.inner {
+        let inner: Type = syn::parse_str(inner)?;
+        settings.with_inner_type(quote!(#inner));
+    }
     for (name, schema) in document.components()? {
         if let Some(hand_type) = hand_type(schema) {
-            settings.with_replacement(name, path(hand_type), impls.iter().copied());
+            settings.with_replacement(name, path(hand_type), impls(hand_type).iter().copied());
         }
     }
     Ok(settings)
@@ -58,6 +55,15 @@ fn path(hand_type: HandType) -> String {
     match hand_type {
         HandType::Size => "crate::image::SizeRequest".to_owned(),
         HandType::Bounded(min, max) => format!("crate::wire::Bounded<{min}, {max}>"),
+        HandType::Secret => "crate::wire::Secret".to_owned(),
+    }
+}
+
+/// What else the type written by hand can do. A secret has no text.
+const fn impls(hand_type: HandType) -> &'static [TypeImpl] {
+    match hand_type {
+        HandType::Size | HandType::Bounded(..) => &[TypeImpl::Display, TypeImpl::FromStr],
+        HandType::Secret => &[],
     }
 }
 

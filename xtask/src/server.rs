@@ -9,28 +9,40 @@ use quote::{format_ident, quote};
 use serde_json::{Value, json};
 use syn::{Attribute, File};
 
+use crate::api::Api;
 use crate::docs;
 use crate::document::{Document, Operation, component_of};
 
-pub(crate) fn generate(document: &Document) -> Result<File> {
+pub(crate) fn generate(api: &Api, document: &Document) -> Result<File> {
     let operations = document.operations()?;
     let mut parameters = Vec::new();
     let mut endpoints = Vec::new();
+    let mut registered = Vec::new();
     for operation in &operations {
         let place = || operation.id.to_owned();
         parameters.extend(parameter_struct(operation).with_context(place)?);
         endpoints.push(endpoint(document, operation).with_context(place)?);
+        registered.push(register(document, operation));
     }
+    let name = ident(api.trait_name);
     let file = quote! {
         #(#parameters)*
 
         #[doc = " What the gateway serves: one method for each operation of the document."]
         #[dropshot::api_description]
-        pub trait GatewayApi {
+        pub trait #name {
             #[doc = " What every request can reach."]
             type Context;
 
             #(#endpoints)*
+        }
+
+        #[doc = " Adds every operation to what is served, so that one server can serve several documents."]
+        pub fn register<Served: #name>(
+            api: &mut dropshot::ApiDescription<Served::Context>,
+        ) -> Result<(), dropshot::ApiDescriptionRegisterError> {
+            #(#registered)*
+            Ok(())
         }
     };
     syn::parse2(file).context("the trait as written is not Rust")
@@ -50,8 +62,30 @@ fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStrea
         #(#docs)*
         #attribute
         async fn #name(rqctx: dropshot::RequestContext<Self::Context>, #path #body)
-            -> Result<front::Reply<types::#answer>, front::ApiError>;
+            -> Result<front::Reply<types::#answer>, front::ApiError<types::ErrorResponse>>;
     })
+}
+
+/// What the macro of the trait does for a description that holds nothing else.
+fn register(document: &Document, operation: &Operation<'_>) -> TokenStream {
+    let (name, method) = (ident(operation.id), ident(&operation.method.to_uppercase()));
+    let (path, id) = (operation.path, operation.id);
+    let cap = body_cap(document, operation).map(|cap| {
+        let cap = proc_macro2::Literal::u64_unsuffixed(cap);
+        quote! { .request_body_max_bytes(#cap) }
+    });
+    quote! {
+        api.register(
+            dropshot::ApiEndpoint::new(
+                #id.to_owned(),
+                Served::#name,
+                dropshot::Method::#method,
+                "application/json",
+                #path,
+                dropshot::ApiEndpointVersions::All,
+            )#cap,
+        )?;
+    }
 }
 
 fn attribute(document: &Document, operation: &Operation<'_>) -> TokenStream {
@@ -172,6 +206,7 @@ fn ident(name: &str) -> Ident {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::GATEWAY;
 
     const PETS: &str = r##"{
         "openapi": "3.0.3",
@@ -199,12 +234,12 @@ mod tests {
         rqctx: dropshot::RequestContext<Self::Context>,
         path: front::Captured<dropshot::Path<FeedPetPath>>,
         body: front::JsonBody<types::Food>,
-    ) -> Result<front::Reply<types::Pet>, front::ApiError>;
+    ) -> Result<front::Reply<types::Pet>, front::ApiError<types::ErrorResponse>>;
 "##;
 
     #[test]
     fn an_operation_becomes_an_endpoint_of_the_trait() {
-        let printed = prettyplease::unparse(&generate(&Document::parse(PETS).unwrap()).unwrap());
+        let printed = prettyplease::unparse(&generate(&GATEWAY, &Document::parse(PETS).unwrap()).unwrap());
         assert!(printed.contains(FEED_PET), "{printed}");
         assert!(printed.contains("pub struct FeedPetPath {\n    /// Which.\n    pub id: String,\n}"), "{printed}");
     }
@@ -212,7 +247,7 @@ mod tests {
     #[test]
     fn an_answer_without_a_component_is_refused_with_its_operation() {
         let text = PETS.replace("#/components/schemas/Pet\"", "#/elsewhere\"");
-        let refusal = generate(&Document::parse(&text).unwrap()).map(|_| ()).unwrap_err();
+        let refusal = generate(&GATEWAY, &Document::parse(&text).unwrap()).map(|_| ()).unwrap_err();
         assert_eq!(format!("{refusal:#}"), "feed_pet: the 200 needs a JSON component");
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::{MANIFEST_SCHEMA, OPENAPI, Output, README, Sources};
+use crate::api::{ADMIN, GATEWAY};
+use crate::{MANIFEST_SCHEMA, Output, README, Sources};
 
 /// The root of the repository, wherever the command was started.
 #[must_use]
@@ -21,7 +22,12 @@ pub fn root() -> PathBuf {
 /// A document that is missing or unreadable.
 pub fn read(root: &Path) -> Result<Sources> {
     let text = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
-    Ok(Sources { openapi: text(OPENAPI)?, manifest_schema: text(MANIFEST_SCHEMA)?, readme: text(README)? })
+    Ok(Sources {
+        openapi: text(GATEWAY.document)?,
+        admin: text(ADMIN.document)?,
+        manifest_schema: text(MANIFEST_SCHEMA)?,
+        readme: text(README)?,
+    })
 }
 
 /// The paths whose text on disk is not what generation would write.

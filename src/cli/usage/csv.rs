@@ -3,7 +3,7 @@
 use crate::gateway::ledger::Record;
 
 /// The names are those of the JSON records; what is nested there is named with both words.
-const COLUMNS: [&str; 25] = [
+const COLUMNS: [&str; 26] = [
     "request_id",
     "created_at",
     "operation",
@@ -29,6 +29,7 @@ const COLUMNS: [&str; 25] = [
     "user",
     "key",
     "end_user",
+    "fallback",
 ];
 
 /// A heading, and one line for each record.
@@ -68,6 +69,7 @@ fn fields(record: &Record) -> [String; COLUMNS.len()] {
         record.user.to_string(),
         record.key.to_string(),
         text(&record.end_user),
+        text(&record.fallback),
     ]
 }
 

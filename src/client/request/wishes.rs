@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
 use crate::client::{Error, ImageCount, Output, PartialImages};
 use crate::image::{Format, Size, SizeRequest};
-use crate::tables::{CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS};
+use crate::tables::{CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS, IDEMPOTENCY_KEY_MAX_CHARACTERS};
 use crate::wire::types::error::ConversionError;
 use crate::wire::types::{Background, ImageGenerationRequest, ImageModel, Moderation, OutputFormat, Prompt, Quality};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const FALLBACK: HeaderName = HeaderName::from_static("x-imagate-fallback");
+/// The longest idempotency key.
+#[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
+const KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
 
 /// What is wanted of the images.
 #[derive(Clone, Debug)]
@@ -22,6 +30,14 @@ pub(in crate::client) struct Wishes {
     pub(super) user: Option<String>,
     pub(super) partial_images: Option<PartialImages>,
     pub(super) time_limit: Option<Duration>,
+    pub(super) marks: Marks,
+}
+
+/// What is said of a request beside its body, in headers.
+#[derive(Clone, Debug, Default)]
+pub(in crate::client) struct Marks {
+    pub(super) idempotency_key: Option<String>,
+    pub(super) fallback: bool,
 }
 
 /// How the images are to come.
@@ -31,6 +47,28 @@ pub(in crate::client) enum Delivery {
     Whole,
     /// As events.
     Events,
+}
+
+// === impl Marks ===
+
+impl Marks {
+    /// The headers.
+    pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &self.idempotency_key {
+            let fits = (1..=KEY_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+            let value = HeaderValue::from_str(key).ok().filter(|_| fits);
+            let refuse = || {
+                let message = format!("an idempotency key has 1 to {KEY_MAX} visible ASCII characters");
+                Error::request("Idempotency-Key", message)
+            };
+            headers.insert(IDEMPOTENCY_KEY, value.ok_or_else(refuse)?);
+        }
+        if self.fallback {
+            headers.insert(FALLBACK, HeaderValue::from_static("ladder"));
+        }
+        Ok(headers)
+    }
 }
 
 /// The setters of a request that has `wishes`.
@@ -103,6 +141,22 @@ macro_rules! setters {
                 self.wishes.time_limit = Some(limit);
                 self
             }
+
+            /// A name for this request, up to 255 visible ASCII characters, such as a UUID.
+            ///
+            /// Whoever sends the same request with the same name within 24 hours gets the result of the first time, also
+            /// while that one still runs, and nothing is paid twice. Another request with the same name is refused.
+            pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+                self.wishes.marks.idempotency_key = Some(key.into());
+                self
+            }
+
+            /// Rather a lesser image than none: where one of 3840x2160 in high quality fails and was not made, it is made
+            /// in medium quality, and at last at 1536x1024. [`Images::fallback`](crate::client::Images::fallback) tells.
+            pub fn allow_fallback(mut self) -> Self {
+                self.wishes.marks.fallback = true;
+                self
+            }
         }
     };
 }
@@ -124,6 +178,7 @@ impl Wishes {
             user: None,
             partial_images: None,
             time_limit: None,
+            marks: Marks::default(),
         }
     }
 
@@ -132,6 +187,11 @@ impl Wishes {
         let is_large = self.size.exact().is_some_and(Size::is_large);
         let seconds = if is_large { CLIENT_TIMEOUT_LARGE_SECONDS } else { CLIENT_TIMEOUT_SECONDS };
         self.time_limit.unwrap_or(Duration::from_secs(seconds))
+    }
+
+    /// What is said in headers.
+    pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
+        self.marks.headers()
     }
 
     /// Whether the limit was chosen.
@@ -211,6 +271,18 @@ mod tests {
         let mut wishes = Wishes::new("a fox".to_owned());
         (wishes.count, wishes.partial_images) = (ImageCount::new(1).ok(), PartialImages::new(0).ok());
         assert!(wishes.clone().into_wire(Delivery::Whole).is_ok() && wishes.into_wire(Delivery::Events).is_ok());
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_sent_is_refused_before_anything_is_sent() {
+        let headers = |key: String| Marks { idempotency_key: Some(key), fallback: true }.headers();
+        for key in [String::new(), "k".repeat(256), "a b".to_owned(), "schl\u{fc}ssel".to_owned(), "a\n".to_owned()] {
+            let error = headers(key.clone()).unwrap_err();
+            assert!(error.is_invalid_request() && error.param() == Some("Idempotency-Key"), "{key:?}: {error:?}");
+        }
+        let sent = headers("k".repeat(255)).unwrap();
+        assert_eq!((sent["idempotency-key"].len(), sent["x-imagate-fallback"].as_bytes()), (255, &b"ladder"[..]));
+        assert!(Marks::default().headers().unwrap().is_empty());
     }
 
     #[test]

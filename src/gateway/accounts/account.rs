@@ -1,26 +1,27 @@
-//! One account: where its calls go, whom it serves, and how many calls it takes at once.
+//! One account as configured: where its calls go, whom it serves, and how many calls it takes at once. What changes
+//! while it is in use is kept elsewhere.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderMap, HeaderValue, Uri};
-use tokio::sync::Semaphore;
 
-use crate::gateway::config;
+use super::keeper::Keeper;
+use super::oauth;
+use crate::gateway::config::{self, Credentials, Protocol, Tier};
 
 /// An upstream account as usable.
 #[derive(Debug)]
 pub(crate) struct Account {
     name: String,
+    kind: Kind,
     endpoint: Endpoint,
+    access: Access,
     paid: bool,
     priority: i32,
     groups: Vec<String>,
-    places: Arc<Semaphore>,
-    large_places: Arc<Semaphore>,
-    size: Places,
-    waiting: Arc<AtomicUsize>,
+    places: Places,
+    stand_in: bool,
 }
 
 /// Where the calls of an account go.
@@ -30,41 +31,68 @@ pub(crate) enum Endpoint {
     Simulator,
     /// To an upstream that speaks the image endpoints.
     Images(Address),
+    /// To an upstream that speaks `/responses` only.
+    Responses(Address),
 }
 
-/// An upstream's address with what it takes to be let in.
+/// An upstream's address, and what is sent with every call to it. What lets a call in is in the lease.
 #[derive(Debug)]
 pub(crate) struct Address {
     base: String,
-    authorization: HeaderValue,
     headers: HeaderMap,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Places {
-    standard: usize,
-    large: usize,
+/// How a call is let in.
+#[derive(Debug)]
+pub(super) enum Access {
+    Open,
+    Key(HeaderValue),
+    Token(Arc<Keeper>),
 }
 
-/// Counts one more that waits, as long as it lives.
-#[derive(Debug)]
-pub(super) struct Waiting(Arc<AtomicUsize>);
+/// What kind of account it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A key that does not change.
+    ApiKey,
+    /// Tokens that are fetched again and again.
+    Oauth,
+    /// The pictures are drawn here.
+    Simulator,
+}
+
+/// How many calls an account takes at once; a large one takes one of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) all: usize,
+    pub(super) large: usize,
+}
+
+/// Whether any call goes out encrypted, to these upstreams or to their token endpoints.
+pub(crate) fn need_tls(accounts: &[config::Account]) -> bool {
+    let https = |url: &Uri| url.scheme_str() == Some("https");
+    accounts.iter().any(|account| match &account.upstream {
+        config::Upstream::Simulator => false,
+        config::Upstream::Api(config::Endpoint { base_url, credentials, .. }) => {
+            https(base_url) || matches!(credentials, Credentials::Oauth(oauth) if https(&oauth.token_url))
+        }
+    })
+}
 
 // === impl Account ===
 
 impl Account {
     pub(super) fn new(written: &config::Account) -> Self {
-        let size = Places { standard: places(written.concurrency), large: places(written.large_concurrency) };
         Self {
             name: written.name.clone(),
+            kind: Kind::of(&written.upstream),
             endpoint: Endpoint::new(&written.upstream),
-            paid: written.tier == config::Tier::Paid,
+            access: Access::new(&written.name, &written.upstream),
+            paid: written.tier == Tier::Paid,
             priority: written.priority,
             groups: written.groups.clone(),
-            places: Arc::new(Semaphore::new(size.standard)),
-            large_places: Arc::new(Semaphore::new(size.large)),
-            size,
-            waiting: Arc::new(AtomicUsize::new(0)),
+            places: Places { all: places(written.concurrency), large: places(written.large_concurrency) },
+            stand_in: written.implicit,
         }
     }
 
@@ -78,8 +106,26 @@ impl Account {
         &self.endpoint
     }
 
+    pub(super) const fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub(super) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
     pub(super) fn serves(&self, group: &str) -> bool {
         self.groups.iter().any(|name| name == group)
+    }
+
+    /// Whether it can do what the request speaks.
+    pub(super) fn speaks(&self, protocol: Option<Protocol>) -> bool {
+        protocol.is_none_or(|protocol| self.endpoint.speaks(protocol))
+    }
+
+    /// Whether it is there only because nothing else is.
+    pub(super) const fn is_stand_in(&self) -> bool {
+        self.stand_in
     }
 
     pub(super) const fn paid(&self) -> bool {
@@ -90,74 +136,72 @@ impl Account {
         self.priority
     }
 
-    /// Places taken and waited for, in thousandths of all places of that class.
-    pub(super) fn load(&self, large: bool) -> u32 {
-        let (places, size) =
-            if large { (&self.large_places, self.size.large) } else { (&self.places, self.size.standard) };
-        let taken = size.saturating_sub(places.available_permits()) + self.waiting();
-        u32::try_from(taken.saturating_mul(1000) / size.max(1)).unwrap_or(u32::MAX)
-    }
-
-    /// Whether a place is free right now.
-    pub(super) fn has_room(&self, large: bool) -> bool {
-        self.places.available_permits() > 0 && (!large || self.large_places.available_permits() > 0)
-    }
-
-    pub(super) fn close(&self) {
-        self.places.close();
-        self.large_places.close();
-    }
-
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn wait(&self) -> Waiting {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(Arc::clone(&self.waiting))
-    }
-
-    pub(super) const fn places(&self) -> &Arc<Semaphore> {
-        &self.places
-    }
-
-    pub(super) const fn large_places(&self) -> &Arc<Semaphore> {
-        &self.large_places
+    pub(super) const fn places(&self) -> Places {
+        self.places
     }
 }
 
 fn places(count: NonZeroU32) -> usize {
-    usize::try_from(count.get()).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
+    usize::try_from(count.get()).unwrap_or(usize::MAX)
+}
+
+// === impl Access ===
+
+impl Access {
+    fn new(name: &str, written: &config::Upstream) -> Self {
+        let config::Upstream::Api(endpoint) = written else { return Self::Open };
+        match &endpoint.credentials {
+            // The configuration has checked that the key fits into a header.
+            Credentials::ApiKey(key) => {
+                Self::Key(oauth::bearer(key.expose()).unwrap_or(HeaderValue::from_static("Bearer")))
+            }
+            Credentials::Oauth(oauth) => Self::Token(Arc::new(Keeper::new(name, oauth.clone()))),
+        }
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApiKey => "api_key",
+            Self::Oauth => "oauth",
+            Self::Simulator => "simulator",
+        }
+    }
+
+    fn of(written: &config::Upstream) -> Self {
+        match written {
+            config::Upstream::Simulator => Self::Simulator,
+            config::Upstream::Api(endpoint) => match endpoint.credentials {
+                Credentials::ApiKey(_) => Self::ApiKey,
+                Credentials::Oauth(_) => Self::Oauth,
+            },
+        }
+    }
 }
 
 // === impl Endpoint ===
 
 impl Endpoint {
-    pub(super) fn is_https(&self) -> bool {
-        match self {
-            Self::Simulator => false,
-            Self::Images(address) => address.base.starts_with("https:"),
-        }
+    /// Whether a request of this kind can be made there. The simulator speaks everything.
+    const fn speaks(&self, protocol: Protocol) -> bool {
+        matches!(
+            (self, protocol),
+            (Self::Simulator, _) | (Self::Images(_), Protocol::Images) | (Self::Responses(_), Protocol::Responses)
+        )
     }
 
     fn new(written: &config::Upstream) -> Self {
-        match written {
-            config::Upstream::Simulator => Self::Simulator,
-            config::Upstream::Images(endpoint) => Self::Images(Address {
-                base: base(&endpoint.base_url),
-                authorization: bearer(&endpoint.api_key),
-                headers: endpoint.headers.clone(),
-            }),
+        let config::Upstream::Api(endpoint) = written else { return Self::Simulator };
+        let address = Address { base: base(&endpoint.base_url), headers: endpoint.headers.clone() };
+        match endpoint.protocol {
+            Protocol::Images => Self::Images(address),
+            Protocol::Responses => Self::Responses(address),
         }
     }
-}
-
-/// The configuration has checked that the key fits into a header.
-fn bearer(key: &config::Secret) -> HeaderValue {
-    let mut value =
-        HeaderValue::try_from(format!("Bearer {}", key.expose())).unwrap_or(HeaderValue::from_static("Bearer"));
-    value.set_sensitive(true);
-    value
 }
 
 /// Without the slash at the end, so that paths can be put behind it.
@@ -173,21 +217,8 @@ impl Address {
         format!("{}{path}", self.base)
     }
 
-    /// The account's credentials; marked as sensitive, so that no `Debug` shows them.
-    pub(crate) const fn authorization(&self) -> &HeaderValue {
-        &self.authorization
-    }
-
     /// Further headers that the operator wants sent.
     pub(crate) const fn headers(&self) -> &HeaderMap {
         &self.headers
-    }
-}
-
-// === impl Waiting ===
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,39 +1,109 @@
 //! The ticket: the right to make one attempt on one account now.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+use http::HeaderValue;
+use tokio::time::Instant;
 
-use super::account::Account;
+use super::account::{Account, Endpoint};
+use super::member::Member;
+use super::pool::Pool;
 
 /// The right to make one attempt on one account. Dropping it, however that comes about, gives the place back.
 #[derive(Debug)]
 pub(crate) struct Lease {
+    place: Place,
+    authorization: Option<HeaderValue>,
+    /// What lets the one repeat in, after the first was refused.
+    fresh: OnceLock<HeaderValue>,
+}
+
+/// A place on an account. Comes back when it is dropped.
+pub(super) struct Place {
+    /// Nothing any more where it has come back already.
+    pool: Option<Arc<Pool>>,
     account: Arc<Account>,
-    _places: Vec<OwnedSemaphorePermit>,
+    member: u64,
+    large: bool,
+    probe: bool,
+    granted: Instant,
 }
 
 // === impl Lease ===
 
 impl Lease {
-    /// Waits for a place; a large image needs one of the few for large images too.
-    ///
-    /// # Errors
-    ///
-    /// Where no lease is given any more.
-    pub(super) async fn take(account: Arc<Account>, large: bool) -> Result<Self, AcquireError> {
-        let waiting = account.wait();
-        let mut places = Vec::with_capacity(2);
-        if large {
-            places.push(Arc::clone(account.large_places()).acquire_owned().await?);
-        }
-        places.push(Arc::clone(account.places()).acquire_owned().await?);
-        drop(waiting);
-        Ok(Self { account, _places: places })
+    pub(super) const fn new(place: Place, authorization: Option<HeaderValue>) -> Self {
+        Self { place, authorization, fresh: OnceLock::new() }
     }
 
     /// Whose turn it is.
     pub(crate) fn account(&self) -> &Account {
+        &self.place.account
+    }
+
+    /// Where the call goes.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        self.place.account.endpoint()
+    }
+
+    /// What lets the call in; marked as sensitive, so that no `Debug` shows it. After [`super::Again::Same`] it is
+    /// another than before.
+    pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
+        self.fresh.get().or(self.authorization.as_ref())
+    }
+
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether it was renewed already: once is enough.
+    pub(super) fn is_renewed(&self) -> bool {
+        self.fresh.get().is_some()
+    }
+
+    pub(super) fn renew(&self, authorization: HeaderValue) -> bool {
+        self.fresh.set(authorization).is_ok()
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(super) fn new(pool: &Arc<Pool>, member: &Member, large: bool, probe: bool, granted: Instant) -> Self {
+        let (account, member) = (Arc::clone(&member.account), member.id);
+        Self { pool: Some(Arc::clone(pool)), account, member, large, probe, granted }
+    }
+
+    pub(super) const fn account(&self) -> &Arc<Account> {
         &self.account
+    }
+
+    pub(super) const fn member(&self) -> u64 {
+        self.member
+    }
+
+    pub(super) const fn granted(&self) -> Instant {
+        self.granted
+    }
+
+    /// Does not come back by itself any more.
+    pub(super) fn dissolve(mut self) -> (u64, bool, bool) {
+        self.pool = None;
+        (self.member, self.large, self.probe)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.take() {
+            pool.give_back(self.member, self.large, self.probe);
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Place").field("account", &self.account.name()).finish_non_exhaustive()
     }
 }

@@ -58,13 +58,25 @@ impl fmt::Display for Listen {
 }
 
 /// The address of an upstream, rebuilt from its checked parts; the path has no `/` at its end.
-///
-/// What a reader and a parser could understand differently is refused: an address decides who gets the credentials.
 pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
+    parsed(checked(text, allow_http)?.trim_end_matches('/'))
+}
+
+/// The address of a token endpoint, rebuilt from its checked parts; a `/` at the end of its path belongs to it.
+pub(super) fn token_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
+    parsed(&checked(text, allow_http)?)
+}
+
+fn parsed(text: &str) -> Result<Uri, &'static str> {
+    text.parse().map_err(|_| "must be a web address, such as \"https://api.openai.com/v1\"")
+}
+
+/// What a reader and a parser could understand differently is refused: an address decides who gets the credentials.
+fn checked(text: &str, allow_http: bool) -> Result<String, &'static str> {
     if text.contains('#') {
         return Err("must not have a fragment (`#`)");
     }
-    let uri: Uri = text.parse().map_err(|_| "must be a web address, such as \"https://api.openai.com/v1\"")?;
+    let uri = parsed(text)?;
     let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
         return Err("must begin with `https://`");
     };
@@ -73,7 +85,7 @@ pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str
         return Err("must begin with `https://`");
     }
     if authority.as_str().contains('@') {
-        return Err("must not have a user or password; credentials belong in `api_key`");
+        return Err("must not have a user or password; credentials have settings of their own");
     }
     if uri.query().is_some() {
         return Err("must not have a query (`?`)");
@@ -87,15 +99,15 @@ pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str
     }
     if !encrypted && !allow_http && !is_loopback(host) {
         return Err(
-            "must begin with `https://`, because plain http shows the key on the way (`allow_http = true` accepts that)",
+            "must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
         );
     }
-    let path = uri.path().trim_end_matches('/');
-    if path.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..") || segment.contains('%')) {
+    let path = uri.path();
+    let mut segments = path.strip_suffix('/').unwrap_or(path).split('/').skip(1);
+    if segments.any(|segment| matches!(segment, "" | "." | "..") || segment.contains('%')) {
         return Err("must have a plain path, without empty parts, `.`, `..` or `%`");
     }
-    let rebuilt = format!("{scheme}://{}{path}", authority.as_str().to_ascii_lowercase());
-    rebuilt.parse().map_err(|_| "must be a web address, such as \"https://api.openai.com/v1\"")
+    Ok(format!("{scheme}://{}{path}", authority.as_str().to_ascii_lowercase()))
 }
 
 fn is_name(host: &str) -> bool {
@@ -141,6 +153,27 @@ mod tests {
         check("https://10.0.0.7:9000", Ok("https://10.0.0.7:9000"));
         check("https://[2001:db8::1]/openai/v1", Ok("https://[2001:db8::1]/openai/v1"));
         check("https://my_host-2.internal", Ok("https://my_host-2.internal"));
+    }
+
+    #[test]
+    fn a_token_url_keeps_the_end_of_its_path() {
+        for (text, expected) in [
+            ("https://auth.example.com/oauth/token", "https://auth.example.com/oauth/token"),
+            ("https://Auth.example.com/oauth/token/", "https://auth.example.com/oauth/token/"),
+            ("http://127.0.0.1:9/token", "http://127.0.0.1:9/token"),
+        ] {
+            assert_eq!(token_url(text, false).unwrap(), expected);
+        }
+        for bad in [
+            "http://auth.example.com/token",
+            "https://a/token//",
+            "https://a/../token",
+            "https://a/token?secret=1",
+            "https://u:p@a/token",
+        ] {
+            assert!(token_url(bad, false).is_err(), "{bad}");
+        }
+        assert!(token_url("http://auth.example.com/token", true).is_ok());
     }
 
     #[test]

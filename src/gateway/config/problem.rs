@@ -10,11 +10,44 @@ use std::fmt;
 pub(crate) struct Problem {
     place: Place,
     message: String,
+    /// The setting by its path, `accounts[0].base_url`, where it is a single one.
+    setting: Option<String>,
 }
 
 impl Problem {
     pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
-        Self { place, message: message.into() }
+        Self { place, message: message.into(), setting: None }
+    }
+
+    /// The same problem, with the setting that it is about.
+    pub(super) fn about(self, setting: impl Into<String>) -> Self {
+        Self { setting: Some(setting.into()), ..self }
+    }
+
+    /// What is wrong and what would be right, without the place.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The setting that it is about, where it is a single one. For accounts of the store by its name there.
+    pub(crate) fn setting(&self) -> Option<&str> {
+        self.setting.as_deref()
+    }
+
+    /// Whether somebody who reads both learns nothing new from the second.
+    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+        (&self.place, &self.message) == (&other.place, &other.message)
+    }
+
+    /// The same problem, told of another place.
+    pub(super) fn at(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+
+    /// The same problem, of a setting whose path begins where `table` ends.
+    pub(super) fn within(self, table: &str) -> Self {
+        let setting = self.setting.as_deref().and_then(|setting| setting.strip_prefix(table)).map(str::to_owned);
+        Self { setting, ..self }
     }
 }
 

@@ -5,6 +5,11 @@
 
 #![expect(unused_qualifications, reason = "schemars writes the types of required fields with their whole path")]
 
+mod choice;
+
+pub(crate) use choice::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
+pub(super) use choice::{GrantKind, Kind};
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -29,12 +34,20 @@ pub(crate) struct RawConfig {
     /// The database, when it is not the SQLite database in `data_dir`; in this version there is no other. Its address can
     /// carry a password, so it is a secret.
     pub(super) database_url: Option<SecretSource>,
+    /// What seals secrets at rest, as 64 hexadecimal digits or 32 bytes in base64. Default: a key that the gateway makes
+    /// and keeps in `data_dir`.
+    pub(super) master_key: Option<SecretSource>,
+    /// What lets operators in under `/admin/v1`: a text of at least 32 characters, sent as a bearer token. Default: nobody
+    /// is let in.
+    pub(super) admin_token: Option<SecretSource>,
     /// How long running requests may take to finish once the gateway was asked to stop. Default: `30s`.
     pub(super) drain_timeout: Option<Period>,
     /// Ids of the text models that `GET /v1/models` lists; the image models need not stand here. Default: `gpt-5.5`.
     pub(super) models: Option<Vec<String>>,
     /// How long one call to an upstream may take.
     pub(super) deadlines: Option<RawDeadlines>,
+    /// What is kept of answers, so that a caller who asks again does not pay again.
+    pub(super) replay: Option<RawReplay>,
     /// The upstream accounts. Without any, the built-in simulator draws the images.
     pub(super) accounts: Option<Vec<RawAccount>>,
     /// The groups that keys belong to. The group `default` is always there.
@@ -53,6 +66,21 @@ pub(super) struct RawDeadlines {
     pub(super) large: Option<Period>,
 }
 
+/// What is kept of answers, so that a caller who asks again does not pay again.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawReplay {
+    /// Whether an answer whose caller left is kept for the client's own next try. Default: `true`.
+    pub(super) orphans: Option<bool>,
+    /// How long such an answer is kept. Default: `5m`.
+    pub(super) orphan_window: Option<Period>,
+    /// How long an answer to a request with an idempotency key is kept. Default: `24h`.
+    pub(super) idempotency_window: Option<Period>,
+    /// How much all kept answers may hold together, in megabytes of 1048576 bytes. Default: 1024.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) max_megabytes: Option<u32>,
+}
+
 /// One upstream account.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -67,10 +95,28 @@ pub(super) struct RawAccount {
     pub(super) protocol: Option<Protocol>,
     /// The address of the upstream with its version, such as `https://api.openai.com/v1`.
     pub(super) base_url: Option<String>,
-    /// Allows a `base_url` of plain `http` that leaves this machine: credentials and images then travel unencrypted.
+    /// Allows a `base_url` or `token_url` of plain `http` that leaves this machine: credentials and images then travel
+    /// unencrypted.
     pub(super) allow_http: Option<bool>,
-    /// The key that the upstream issued.
+    /// The key that the upstream issued, for `api_key` accounts.
     pub(super) api_key: Option<SecretSource>,
+    /// The token endpoint of `oauth` accounts, such as `https://auth.example.com/oauth/token`.
+    pub(super) token_url: Option<String>,
+    /// What an `oauth` account exchanges for an access token.
+    pub(super) grant: Option<GrantKind>,
+    /// The client that the access token is issued to. Needed for `client_credentials`, and wherever there is a
+    /// `client_secret`.
+    pub(super) client_id: Option<String>,
+    /// What proves that the client is the one that it says.
+    pub(super) client_secret: Option<SecretSource>,
+    /// The first refresh token. Those that the token endpoint issues in its place are kept in the data folder.
+    pub(super) refresh_token: Option<SecretSource>,
+    /// Where the token endpoint expects `client_id` and `client_secret`. Default: `basic`.
+    pub(super) client_auth: Option<ClientAuth>,
+    /// The scopes that the access token is to have, with spaces between them.
+    pub(super) scope: Option<String>,
+    /// Whom the access token is for, where the token endpoint asks for it.
+    pub(super) audience: Option<String>,
     /// Whether the account is paid for; paid accounts are preferred for images. Default: `paid`.
     pub(super) tier: Option<Tier>,
     /// The groups whose keys may use the account. Default: `["default"]`.
@@ -101,48 +147,50 @@ pub(super) struct RawGroup {
     pub(super) standard_deadline: Option<Period>,
     /// The same for a larger image. Default: as in `deadlines`.
     pub(super) large_deadline: Option<Period>,
+    /// Whether a 3840x2160 image of high quality that fails may be made smaller instead; the answer says what was made.
+    /// Default: `off`.
+    pub(super) fallback: Option<Fallback>,
+    /// What may not be asked for.
+    pub(super) filter: Option<RawFilter>,
 }
 
-/// What kind of credentials an account has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
-    ApiKey,
-    Oauth,
-    Simulator,
+/// What may not be asked for; it is found before anything is spent.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawFilter {
+    /// Words and phrases that a prompt must not hold, in any case of letters.
+    pub(super) words: Option<Vec<String>>,
+    /// Regular expressions that must not match anywhere in a prompt.
+    pub(super) patterns: Option<Vec<String>>,
+    /// A service that judges prompts.
+    pub(super) moderation: Option<RawModeration>,
 }
 
-/// Which API an upstream speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Protocol {
-    Images,
-    Responses,
-}
-
-/// Whether an account is paid for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Tier {
-    Paid,
-    Free,
-}
-
-/// What happens when the upstream made another size or format than was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Delivery {
-    /// The answer goes out and says what was made.
-    Report,
-    /// The request fails.
-    Fail,
+/// A service with the endpoint `/moderations`, which judges prompts.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawModeration {
+    /// The address of the service with its version, such as `https://api.openai.com/v1`.
+    #[schemars(required)]
+    pub(super) base_url: Option<String>,
+    /// Allows a `base_url` of plain `http` that leaves this machine: prompts and key then travel unencrypted.
+    pub(super) allow_http: Option<bool>,
+    /// The key that the service issued, if it needs one.
+    pub(super) api_key: Option<SecretSource>,
+    /// The model that judges. Default: `omni-moderation-latest`.
+    pub(super) model: Option<String>,
+    /// What happens to a prompt that the service did not judge. There is no default: somebody must want it.
+    #[schemars(required)]
+    pub(super) on_error: Option<OnError>,
+    /// How long a judgement may take. Default: `5s`.
+    pub(super) timeout: Option<Period>,
 }
 
 /// Where a secret is to be found.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(title = "{ env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself")]
 #[serde(rename_all = "snake_case")]
-pub(super) enum SecretSource {
+pub(crate) enum SecretSource {
     /// In the environment variable of this name.
     Env(String),
     /// In the file at this path; line ends after it are dropped.

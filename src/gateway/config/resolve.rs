@@ -4,6 +4,9 @@
 //! on with the default, and the result is thrown away at the end.
 
 mod accounts;
+mod endpoint;
+mod groups;
+mod oauth;
 mod secrets;
 
 use std::collections::BTreeMap;
@@ -11,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::problem::{Place, Problem};
-use super::raw::{Period, RawConfig, RawDeadlines, SecretSource};
+use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, SecretSource};
 use super::surroundings::{Surroundings, data_dir};
 use super::written::Written;
-use super::{CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, Source, duration};
+use super::{Account, CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, Replay, Source, duration};
 use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
@@ -25,6 +28,15 @@ const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
 /// The specification gives a normal image 120 s and one in 4K 300 s.
 const DEFAULT_STANDARD: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_SECONDS);
 const DEFAULT_LARGE: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_LARGE_SECONDS);
+/// Clients come back within minutes; with an idempotency key they may come back the next day.
+const DEFAULT_REPLAY: Replay = Replay {
+    orphans: true,
+    orphan_window: Duration::from_secs(300),
+    idempotency_window: Duration::from_secs(86_400),
+    max_bytes: 1 << 30,
+};
+/// Below it nothing would ever be found again.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
 
 /// What a setting is called outside of the file.
@@ -39,6 +51,8 @@ const LISTEN: Names = Names { variable: "IMAGATE_LISTEN", flag: "--listen" };
 const METRICS_LISTEN: Names = Names { variable: "IMAGATE_METRICS_LISTEN", flag: "" };
 const DATA_DIR: Names = Names { variable: "IMAGATE_DATA_DIR", flag: "--data-dir" };
 const DATABASE_URL: Names = Names { variable: "IMAGATE_DATABASE_URL", flag: "" };
+const ADMIN_TOKEN: Names = Names { variable: "IMAGATE_ADMIN_TOKEN", flag: "" };
+const MASTER_KEY: Names = Names { variable: "IMAGATE_MASTER_KEY", flag: "" };
 const DRAIN_TIMEOUT: Names = Names { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
 
 /// The settings as written, by who wrote them.
@@ -71,15 +85,17 @@ impl Layers {
                 None
             }
         };
+        let secret =
+            |names: Names| surroundings.variable(names.variable).map(|_| SecretSource::Env(names.variable.to_owned()));
         self.variables = RawConfig {
             listen: text(LISTEN.variable),
             metrics_listen: text(METRICS_LISTEN.variable),
             drain_timeout: text(DRAIN_TIMEOUT.variable).map(Period),
             data_dir: surroundings.variable(DATA_DIR.variable).map(PathBuf::from),
             // The address can carry a password, so it is read like every other secret.
-            database_url: surroundings
-                .variable(DATABASE_URL.variable)
-                .map(|_| SecretSource::Env(DATABASE_URL.variable.to_owned())),
+            database_url: secret(DATABASE_URL),
+            master_key: secret(MASTER_KEY),
+            admin_token: secret(ADMIN_TOKEN),
             ..RawConfig::default()
         };
         self
@@ -124,20 +140,29 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
         drain_timeout: desk.drain_timeout(),
         models: desk.models(),
         deadlines,
-        accounts: desk.accounts(&groups),
+        accounts: desk.accounts(Some(&groups)),
         groups,
+        replay: desk.replay(),
+        master_key: desk.master_key(),
+        admin_token: desk.admin_token(),
         sources: BTreeMap::new(),
     };
     if config.metrics_listen.as_ref() == Some(&config.listen) && config.listen.port() != 0 {
         desk.wrong("metrics_listen", "is the same as `listen`");
     }
-    if desk.problems.is_empty() {
-        config.sources = desk.sources;
-        return Ok(config);
-    }
-    desk.problems.sort();
-    desk.problems.dedup();
-    Err(desk.problems)
+    config.sources = std::mem::take(&mut desk.sources);
+    desk.finish(config)
+}
+
+/// Turns one account that stands in no file into one as usable.
+///
+/// # Errors
+///
+/// Everything that is wrong.
+pub(super) fn resolve_account(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Account, Vec<Problem>> {
+    let mut desk = Desk::new(layers, surroundings);
+    let account = desk.accounts(None).swap_remove(0);
+    desk.finish(account)
 }
 
 /// Where the layers lie open while they are made into one.
@@ -154,6 +179,16 @@ impl<'a> Desk<'a> {
         Self { layers, surroundings, problems: layers.problems.clone(), sources }
     }
 
+    /// The result, if nothing was wrong.
+    fn finish<T>(mut self, result: T) -> Result<T, Vec<Problem>> {
+        if self.problems.is_empty() {
+            return Ok(result);
+        }
+        self.problems.sort();
+        self.problems.dedup_by(|one, other| one.says_the_same(other));
+        Err(self.problems)
+    }
+
     /// Notes what is wrong with a setting, where it was set; once is enough.
     fn wrong(&mut self, setting: &str, fault: &str) {
         if self.layers.written.is_flagged(setting) {
@@ -164,7 +199,7 @@ impl<'a> Desk<'a> {
             Source::File | Source::Default => self.layers.written.place(setting),
         };
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        self.problems.push(Problem::new(place, format!("`{name}` {fault}")));
+        self.problems.push(Problem::new(place, format!("`{name}` {fault}")).about(setting));
     }
 
     /// The value that wins, and a note of who set it.
@@ -238,14 +273,18 @@ impl<'a> Desk<'a> {
         let Some(models) = &self.layers.written.raw.models else { return vec![DEFAULT_MODEL.to_owned()] };
         for (index, model) in models.iter().enumerate() {
             let setting = format!("models[{index}]");
-            if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.wrong(&setting, "must be the id of a model, without spaces");
-            }
+            self.model(&setting, model);
             if models[..index].contains(model) {
                 self.wrong(&setting, "stands twice in the list");
             }
         }
         models.clone()
+    }
+
+    fn model(&mut self, setting: &str, model: &str) {
+        if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.wrong(setting, "must be the id of a model, without spaces");
+        }
     }
 
     fn deadlines(&mut self) -> Deadlines {
@@ -259,6 +298,20 @@ impl<'a> Desk<'a> {
             self.wrong("deadlines.large", "must not be below `standard`");
         }
         Deadlines { connect, standard, large: large.unwrap_or_else(|| DEFAULT_LARGE.max(standard)) }
+    }
+
+    fn replay(&mut self) -> Replay {
+        let none = RawReplay::default();
+        let raw = self.layers.written.raw.replay.as_ref().unwrap_or(&none);
+        let mut window = |setting, written| self.period(setting, written, SHORTEST_WINDOW);
+        Replay {
+            orphans: raw.orphans.unwrap_or(DEFAULT_REPLAY.orphans),
+            orphan_window: window("replay.orphan_window", raw.orphan_window.as_ref())
+                .unwrap_or(DEFAULT_REPLAY.orphan_window),
+            idempotency_window: window("replay.idempotency_window", raw.idempotency_window.as_ref())
+                .unwrap_or(DEFAULT_REPLAY.idempotency_window),
+            max_bytes: raw.max_megabytes.map_or(DEFAULT_REPLAY.max_bytes, |megabytes| u64::from(megabytes) << 20),
+        }
     }
 
     fn period(&mut self, setting: &str, written: Option<&Period>, least: Duration) -> Option<Duration> {

@@ -10,7 +10,11 @@ pub(crate) struct Secret {
 }
 
 impl Secret {
-    pub(super) fn new(value: String, found: impl Into<String>) -> Self {
+    /// Where secrets are found that the store keeps.
+    pub(super) const KEPT: &str = "store";
+
+    /// A value, and where it was found.
+    pub(crate) fn new(value: String, found: impl Into<String>) -> Self {
         Self { value, found: found.into() }
     }
 

@@ -1,10 +1,11 @@
 //! The settings as they took effect, for people: TOML, with who set each value, and without secrets.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Account, Config, Delivery, Source, Tier, Upstream, duration};
+use super::{Account, Config, Credentials, Filter, Grant, Group, Moderation, Oauth, Source, Upstream, duration};
 
 const REDACTED: &str = "[redacted]";
 
@@ -17,12 +18,7 @@ impl Config {
             page.account(&format!("accounts[{index}]"), account);
         }
         for (index, group) in self.groups.iter().enumerate() {
-            page.header("[[groups]]");
-            page.line(&format!("groups[{index}]"), "name", &quoted(&group.name));
-            page.line(&format!("groups[{index}]"), "delivery", &quoted(delivery(group.delivery)));
-            let period = |period| quoted(&duration::print(period));
-            page.line(&format!("groups[{index}]"), "standard_deadline", &period(group.deadlines.standard));
-            page.line(&format!("groups[{index}]"), "large_deadline", &period(group.deadlines.large));
+            page.group(&format!("groups[{index}]"), group);
         }
         page.text
     }
@@ -41,35 +37,98 @@ impl Page<'_> {
             self.line("", "metrics_listen", &quoted(&listen.to_string()));
         }
         self.line("", "data_dir", &quoted(&config.data_dir.display().to_string()));
-        self.line("", "drain_timeout", &quoted(&duration::print(config.drain_timeout)));
+        self.line("", "drain_timeout", &period(config.drain_timeout));
         self.line("", "models", &list(&config.models));
+        if self.config.master_key.is_some() {
+            self.line("", "master_key", &quoted(REDACTED));
+        }
+        if self.config.admin_token.is_some() {
+            self.line("", "admin_token", &quoted(REDACTED));
+        }
         self.header("[deadlines]");
-        self.line("deadlines", "connect", &quoted(&duration::print(config.deadlines.connect)));
-        self.line("deadlines", "standard", &quoted(&duration::print(config.deadlines.standard)));
-        self.line("deadlines", "large", &quoted(&duration::print(config.deadlines.large)));
+        self.line("deadlines", "connect", &period(config.deadlines.connect));
+        self.line("deadlines", "standard", &period(config.deadlines.standard));
+        self.line("deadlines", "large", &period(config.deadlines.large));
+        self.header("[replay]");
+        self.line("replay", "orphans", &config.replay.orphans.to_string());
+        self.line("replay", "orphan_window", &period(config.replay.orphan_window));
+        self.line("replay", "idempotency_window", &period(config.replay.idempotency_window));
+        self.line("replay", "max_megabytes", &(config.replay.max_bytes >> 20).to_string());
     }
 
     fn account(&mut self, path: &str, account: &Account) {
         self.header("[[accounts]]");
         self.line(path, "name", &quoted(&account.name));
-        match &account.upstream {
-            Upstream::Simulator => self.line(path, "kind", &quoted("simulator")),
-            Upstream::Images(endpoint) => {
-                self.line(path, "kind", &quoted("api_key"));
-                self.line(path, "protocol", &quoted("images"));
-                self.line(path, "base_url", &quoted(&endpoint.base_url.to_string()));
-                self.line(path, "api_key", &quoted(REDACTED));
+        self.line(path, "kind", &quoted(account.upstream.kind()));
+        if let Upstream::Api(endpoint) = &account.upstream {
+            self.line(path, "protocol", &quoted(endpoint.protocol.as_str()));
+            self.line(path, "base_url", &quoted(&endpoint.base_url.to_string()));
+            match &endpoint.credentials {
+                Credentials::ApiKey(_) => self.line(path, "api_key", &quoted(REDACTED)),
+                Credentials::Oauth(oauth) => self.oauth(path, oauth),
             }
         }
-        self.line(path, "tier", &quoted(tier(account.tier)));
+        self.line(path, "tier", &quoted(account.tier.as_str()));
         self.line(path, "groups", &list(&account.groups));
         self.line(path, "priority", &account.priority.to_string());
         self.line(path, "concurrency", &account.concurrency.to_string());
         self.line(path, "large_concurrency", &account.large_concurrency.to_string());
-        if let Upstream::Images(endpoint) = &account.upstream
+        if let Upstream::Api(endpoint) = &account.upstream
             && !endpoint.headers.is_empty()
         {
             self.line(path, "headers", &headers(&endpoint.headers));
+        }
+    }
+
+    fn oauth(&mut self, path: &str, oauth: &Oauth) {
+        self.line(path, "token_url", &quoted(&oauth.token_url.to_string()));
+        self.line(path, "grant", &quoted(oauth.grant.as_str()));
+        if let Grant::RefreshToken(_) = oauth.grant {
+            self.line(path, "refresh_token", &quoted(REDACTED));
+        }
+        self.optional(path, "client_id", oauth.client_id.as_deref());
+        if oauth.client_secret.is_some() {
+            self.line(path, "client_secret", &quoted(REDACTED));
+            self.line(path, "client_auth", &quoted(oauth.client_auth.as_str()));
+        }
+        self.optional(path, "scope", oauth.scope.as_deref());
+        self.optional(path, "audience", oauth.audience.as_deref());
+    }
+
+    fn group(&mut self, path: &str, group: &Group) {
+        self.header("[[groups]]");
+        self.line(path, "name", &quoted(&group.name));
+        self.line(path, "delivery", &quoted(group.delivery.as_str()));
+        self.line(path, "standard_deadline", &period(group.deadlines.standard));
+        self.line(path, "large_deadline", &period(group.deadlines.large));
+        self.line(path, "fallback", &quoted(group.fallback.as_str()));
+        let Filter { words, patterns, moderation } = &group.filter;
+        if words.is_empty() && patterns.is_empty() && moderation.is_none() {
+            return;
+        }
+        let path = format!("{path}.filter");
+        self.header("[groups.filter]");
+        self.line(&path, "words", &list(words));
+        self.line(&path, "patterns", &list(patterns));
+        if let Some(moderation) = moderation {
+            self.moderation(&format!("{path}.moderation"), moderation);
+        }
+    }
+
+    fn moderation(&mut self, path: &str, moderation: &Moderation) {
+        self.header("[groups.filter.moderation]");
+        self.line(path, "base_url", &quoted(&moderation.base_url.to_string()));
+        if moderation.api_key.is_some() {
+            self.line(path, "api_key", &quoted(REDACTED));
+        }
+        self.line(path, "model", &quoted(&moderation.model));
+        self.line(path, "on_error", &quoted(moderation.on_error.as_str()));
+        self.line(path, "timeout", &period(moderation.timeout));
+    }
+
+    fn optional(&mut self, path: &str, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.line(path, name, &quoted(value));
         }
     }
 
@@ -105,20 +164,10 @@ fn list(words: &[String]) -> String {
     format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "))
 }
 
+fn period(period: Duration) -> String {
+    quoted(&duration::print(period))
+}
+
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
-}
-
-const fn tier(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Paid => "paid",
-        Tier::Free => "free",
-    }
-}
-
-const fn delivery(delivery: Delivery) -> &'static str {
-    match delivery {
-        Delivery::Report => "report",
-        Delivery::Fail => "fail",
-    }
 }

@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::raw::SecretSource;
+
 /// The environment and the files as the settings see them.
 pub(crate) trait Surroundings {
     /// An environment variable; one that is set to nothing counts as not set.
@@ -20,6 +22,20 @@ pub(crate) trait Surroundings {
 
     /// The platform, which decides where data belongs.
     fn platform(&self) -> Platform;
+
+    /// What messages call the place of a secret.
+    fn found(&self, source: &SecretSource) -> String {
+        match source {
+            SecretSource::Env(name) => format!("environment variable {}", shown(name)),
+            SecretSource::File(_) => "file".to_owned(),
+        }
+    }
+}
+
+/// The name of a variable, unless it could be a secret that somebody wrote where its name belongs.
+pub(super) fn shown(name: &str) -> String {
+    let usual = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    if !name.is_empty() && name.bytes().all(usual) { format!("`{name}`") } else { "of that name".to_owned() }
 }
 
 /// Platforms with a convention of their own for where data belongs.

@@ -1,5 +1,8 @@
 //! The settings as an operator meets them: a file, an environment, and either settings or messages.
 
+mod filters;
+mod tokens;
+
 use super::surroundings::fake::Fake;
 use super::*;
 
@@ -67,7 +70,13 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
     assert_eq!(config.deadlines.large, Duration::from_secs(300));
     assert_eq!(
         config.groups,
-        [Group { name: "default".to_owned(), delivery: Delivery::Report, deadlines: config.deadlines }]
+        [Group {
+            name: "default".to_owned(),
+            delivery: Delivery::Report,
+            deadlines: config.deadlines,
+            fallback: Fallback::Off,
+            filter: Filter::default()
+        }]
     );
     let [account] = &config.accounts[..] else { panic!("one account") };
     assert!(account.implicit && matches!(account.upstream, Upstream::Simulator));
@@ -82,9 +91,9 @@ fn a_whole_file_becomes_settings() {
     assert_eq!(config.drain_timeout, Duration::from_secs(90));
     assert_eq!(config.deadlines.standard, Duration::from_secs(120));
     let [primary, drawing] = &config.accounts[..] else { panic!("two accounts") };
-    let Upstream::Images(endpoint) = &primary.upstream else { panic!("an endpoint") };
+    let Upstream::Api(endpoint) = &primary.upstream else { panic!("an endpoint") };
     assert_eq!(endpoint.base_url.to_string(), "https://api.openai.com/v1");
-    assert_eq!(endpoint.api_key.expose(), "sk-upstream");
+    assert!(matches!(&endpoint.credentials, Credentials::ApiKey(key) if key.expose() == "sk-upstream"));
     assert_eq!(endpoint.headers["openai-project"], "proj_1");
     assert_eq!(endpoint.headers["api-key"], "hidden");
     assert_eq!((primary.tier, primary.priority), (Tier::Free, -3));
@@ -181,7 +190,7 @@ drain_timeout = "1s"
             "6:1: unknown setting `bas_url` in `accounts`; did you mean `base_url`?",
             "7:15: `concurrency` must be from 1 to 10000",
             "8:1: `name` is missing in `accounts`",
-            "10:12: `base_url` must begin with `https://`, because plain http shows the key on the way (`allow_http = true` accepts that)",
+            "10:12: `base_url` must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
             "11:11: `api_key` is a string but must be { env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself",
             "12:11: `groups[0]` names `defualt`, which is no group; did you mean `default`?",
             "13:1: unknown setting `drain_timeout` in `accounts`; it belongs at the top of the file, above the first table",
@@ -243,14 +252,6 @@ fn an_account_says_what_it_lacks_and_what_it_cannot_have() {
             "1:1: `api_key` is missing, such as { env = \"OPENAI_API_KEY\" }",
             "1:1: `base_url` is missing, such as \"https://api.openai.com/v1\"",
         ],
-    );
-    check_account(
-        &format!("{address}\napi_key = {{ env = \"OPENAI_API_KEY\" }}\nprotocol = \"responses\""),
-        &["6:12: `protocol` \"responses\" is not in this version yet; use \"images\""],
-    );
-    check(
-        "[[accounts]]\nname = \"a\"\nkind = \"oauth\"",
-        &["3:8: `kind` \"oauth\" is not in this version yet; use \"api_key\""],
     );
     check(
         "[[accounts]]\nname = \"a\"\nkind = \"simulator\"\nbase_url = \"https://a.example\"",

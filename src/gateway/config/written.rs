@@ -35,7 +35,7 @@ impl Written {
         let mut reader = Reader { text, written: Self { file: file.to_owned(), ..Self::default() } };
         let (mut root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
-            reader.problem(&error.span().unwrap_or_default(), error.message());
+            reader.problem(&error.span().unwrap_or_default(), "", error.message());
         }
         // A tree mended by the parser says nothing about what was meant.
         if errors.is_empty() {
@@ -43,7 +43,7 @@ impl Written {
             reader.table(root.get_mut(), &schema, "");
             match RawConfig::deserialize(Deserializer::from(root)) {
                 Ok(raw) => reader.written.raw = raw,
-                Err(error) => reader.problem(&error.span().unwrap_or_default(), error.message()),
+                Err(error) => reader.problem(&error.span().unwrap_or_default(), "", error.message()),
             }
         }
         reader.written
@@ -99,7 +99,8 @@ impl Reader<'_> {
         for name in missing {
             self.written.flagged.insert(join(path, name));
             let place = self.written.place(path);
-            self.written.problems.push(Problem::new(place, format!("`{name}` is missing in `{}`", header(path))));
+            let problem = Problem::new(place, format!("`{name}` is missing in `{}`", header(path)));
+            self.written.problems.push(problem.about(join(path, name)));
         }
     }
 
@@ -120,7 +121,7 @@ impl Reader<'_> {
         };
         let Some(fault) = fault else { return true };
         self.written.flagged.insert(path.to_owned());
-        self.problem(&span, &format!("`{}` {fault}", last(path)));
+        self.problem(&span, path, &format!("`{}` {fault}", last(path)));
         false
     }
 
@@ -147,14 +148,14 @@ impl Reader<'_> {
                 advice = "; it belongs at the top of the file, above the first table".to_owned();
             }
         }
-        self.problem(span, &format!("unknown setting `{name}`{place}{advice}"));
+        self.problem(span, &join(path, name), &format!("unknown setting `{name}`{place}{advice}"));
         false
     }
 
-    fn problem(&mut self, span: &Range<usize>, message: &str) {
+    fn problem(&mut self, span: &Range<usize>, setting: &str, message: &str) {
         let position = Position::of(self.text, span.start);
         let place = Place::Spot { file: self.written.file.clone(), position };
-        self.written.problems.push(Problem::new(place, message));
+        self.written.problems.push(Problem::new(place, message).about(setting));
     }
 }
 

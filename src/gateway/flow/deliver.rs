@@ -1,37 +1,36 @@
 //! A job of images, from its intent to its outcome: the same for every operation that makes some.
 
+use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 
 use tracing::Instrument as _;
 
-use super::{attempt, outcome};
+use super::attempt::{Asker, Unmade};
+use super::made::Made;
+use super::screen::Words;
+use super::{Ask, again, attempt, ladder, outcome, screen};
 use crate::error::{Code, Error, Fault};
 use crate::gateway::Gateway;
-use crate::gateway::accounts::Lease;
-use crate::gateway::config::Delivery;
+use crate::gateway::accounts::{Lease, Lesson};
+use crate::gateway::config::{Delivery, Fallback};
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, Draft, OpenRecord, Outcome};
 use crate::gateway::relay::{Closing, Ending, RelayBody, Summary};
-use crate::gateway::rules::Job;
+use crate::gateway::rules::{Job, Task};
 use crate::image::Facts;
 
-/// An answer that has begun.
-pub(crate) struct Made {
-    /// The body, still coming.
-    pub(crate) body: RelayBody,
-    /// Whether it is a stream of events.
-    pub(crate) stream: bool,
-    /// The simulator drew it.
-    pub(crate) simulated: bool,
-    /// What the first image really is, where its head told.
-    pub(crate) delivered: Option<String>,
-    /// How that compares with what was asked for.
-    pub(crate) verdict: Verdict,
+/// One request for images, with everything it takes to make them.
+pub(super) struct Work {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) caller: Caller,
+    pub(super) ask: Ask,
+    pub(super) job: Arc<Job>,
 }
 
 /// What was delivered, compared with what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(super) enum Verdict {
     /// As asked.
     Match,
     /// Another size or format.
@@ -41,49 +40,78 @@ pub(crate) enum Verdict {
 }
 
 /// What the end of an answer is held against.
-struct Terms {
+pub(super) struct Terms {
+    pub(super) gateway: Arc<Gateway>,
     /// Images asked for.
-    asked: usize,
+    pub(super) asked: usize,
     /// The caller has been told that this is not what was asked for.
-    refused: bool,
+    pub(super) refused: bool,
     /// The request in the log.
-    span: tracing::Span,
+    pub(super) span: tracing::Span,
+    /// Whose break is remembered.
+    pub(super) work: Option<Arc<Work>>,
 }
 
 /// Attempts, delivery, record. A plain job goes on when its caller leaves: it may have been paid for. One of events ends
-/// with its caller, at whatever point this future is dropped.
+/// with its caller, at whatever point this future is dropped, unless it has a name by which it can be asked for again.
 ///
 /// # Errors
 ///
 /// What the money rules make of the failed attempts.
-pub(super) async fn deliver(gateway: &Arc<Gateway>, caller: Caller, request_id: &str, job: Job) -> Result<Made, Error> {
-    let mut record = open(gateway, &caller, request_id, &job).await?;
-    tracing::debug!(request_id, key = %caller.public_id(), size = %job.size(), n = job.count(), "a job begins");
-    if job.stream() {
-        record.when_dropped(Outcome::cancelled());
-        return make(Arc::clone(gateway), caller, job, record).await;
+pub(super) async fn deliver(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, job: Job) -> Result<Made, Error> {
+    let work = Arc::new(Work { gateway: Arc::clone(gateway), caller, ask, job: Arc::new(job) });
+    if work.ask.idempotency_key.is_some() {
+        return again::named(work).await;
     }
-    let work = make(Arc::clone(gateway), caller, job, record).in_current_span();
-    tokio::runtime::Handle::current().spawn(work).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a job ended in the middle");
-        Err(Error::Internal)
-    })
+    if !work.job.stream() {
+        return again::adoptable(work).await;
+    }
+    let mut record = work.open().await?;
+    record.when_dropped(Outcome::cancelled());
+    make(&work, record, pending()).await
 }
 
-async fn make(gateway: Arc<Gateway>, caller: Caller, job: Job, mut record: OpenRecord) -> Result<Made, Error> {
-    let won = match attempt::run(&gateway, &job, &caller, &mut record).await {
+/// The whole job, from its intent on. `abandoned` resolves when nobody wants it any more; it is asked as long as nothing
+/// was spent.
+pub(super) async fn begin(work: &Arc<Work>, abandoned: impl Future<Output = ()>) -> Result<Made, Error> {
+    let record = work.open().await?;
+    make(work, record, abandoned).await
+}
+
+async fn make(work: &Arc<Work>, mut record: OpenRecord, abandoned: impl Future<Output = ()>) -> Result<Made, Error> {
+    let words = Words { all: work.job.prompt(), prompt: work.job.prompt() };
+    if let Err(error) = screen::check(&work.gateway, work.caller.group_name(), words).await {
+        settle(record, outcome::failed(&error, None)).await;
+        return Err(error);
+    }
+    let won = match attempt::run(work.asker(), Task::from(&*work.job), &mut record, abandoned).await {
         Ok(won) => won,
-        Err((error, last)) => {
+        Err(Unmade::Abandoned) => {
+            settle(record, Outcome::cancelled()).await;
+            return Err(Error::Unavailable);
+        }
+        Err(Unmade::Failed(error, last)) => {
             settle(record, outcome::failed(&error, last)).await;
             return Err(error);
         }
     };
     record.mark_first_byte();
-    let (stream, simulated, first) = (job.stream(), won.simulated, won.proven.first());
-    let verdict = first.map_or(Verdict::Unknown, |facts| judge(&job, facts));
-    let refused = verdict == Verdict::Mismatch && gateway.delivery(caller.group_name()) == Delivery::Fail;
-    let asked = usize::try_from(job.count()).unwrap_or(1);
-    let (lease, terms) = (won.lease, Terms { asked, refused, span: tracing::Span::current() });
+    let fallback = won.lowered.as_ref().map(ladder::name);
+    if let Some(made) = &fallback {
+        record.set_fallback(made.clone());
+    }
+    let (made, first) = (won.lowered.as_ref().unwrap_or(&work.job), won.proven.first());
+    let verdict = first.map_or(Verdict::Unknown, |facts| judge(made, facts));
+    let refused = verdict == Verdict::Mismatch && work.gateway.delivery(work.caller.group_name()) == Delivery::Fail;
+    let headers = headers(won.simulated, first, verdict, fallback);
+    let terms = Terms {
+        gateway: Arc::clone(&work.gateway),
+        asked: usize::try_from(work.job.count()).unwrap_or(1),
+        refused,
+        span: tracing::Span::current(),
+        work: Some(Arc::clone(work)),
+    };
+    let lease = won.lease;
     let on_end = Box::new(move |ending, summary| close(record, lease, ending, summary, terms));
     let body = RelayBody::new(won.proven, Error::Upstream(Fault::Broken).event(), on_end);
     if refused {
@@ -91,8 +119,80 @@ async fn make(gateway: Arc<Gateway>, caller: Caller, job: Job, mut record: OpenR
         drop(body);
         return Err(Error::Upstream(Fault::Mismatch));
     }
-    let delivered = first.map(|facts| format!("{}x{} {}", facts.width, facts.height, facts.format));
-    Ok(Made { body, stream, simulated, delivered, verdict })
+    Ok(Made::live(work.job.stream(), headers, body))
+}
+
+/// What the answer says of its images beside them.
+pub(super) fn headers(
+    simulated: bool,
+    first: Option<Facts>,
+    verdict: Verdict,
+    fallback: Option<String>,
+) -> BTreeMap<String, String> {
+    let delivery = match verdict {
+        Verdict::Match => Some("match"),
+        Verdict::Mismatch => Some("mismatch"),
+        Verdict::Unknown => None,
+    };
+    let known = [
+        ("x-imagate-simulated", simulated.then(|| "true".to_owned())),
+        ("x-imagate-delivered", first.map(|facts| format!("{}x{} {}", facts.width, facts.height, facts.format))),
+        ("x-imagate-delivery", delivery.map(str::to_owned)),
+        ("x-imagate-fallback", fallback),
+    ];
+    known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+// === impl Work ===
+
+impl Work {
+    /// Whether a lesser image is rather wanted than none: the caller's word, or else the group's.
+    fn takes_fallback(&self) -> bool {
+        let group = self.gateway.fallback(self.caller.group_name()) == Fallback::Ladder;
+        self.ask.fallback.unwrap_or(group)
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker { gateway: &self.gateway, caller: &self.caller, fallback: self.takes_fallback() }
+    }
+
+    /// Some clients send a request again whose answer broke off, although they have been told not to.
+    async fn remember_break(&self) {
+        if !self.job.stream() && self.ask.idempotency_key.is_none() {
+            let broken = Error::Upstream(Fault::Broken);
+            self.gateway.replay().remember(&self.caller, &self.job, &broken).await;
+        }
+    }
+
+    /// The intent, durable before the first upstream byte.
+    async fn open(&self) -> Result<OpenRecord, Error> {
+        let (job, caller) = (&self.job, &self.caller);
+        let draft = Draft {
+            request_id: self.ask.request_id.as_str().into(),
+            operation: job.operation(),
+            model: Some(job.model().to_owned()),
+            stream: job.stream(),
+            size: Some(job.size().to_string()),
+            quality: Some(job.quality().unwrap_or("auto").to_owned()),
+            output_format: Some(job.format().as_str().to_owned()),
+            n: Some(job.count()),
+            account: self.gateway.accounts().likely(&**job, caller),
+            group: caller.group_name().to_owned(),
+            user: caller.user().clone(),
+            key: caller.key().clone(),
+            end_user: job.end_user().map(str::to_owned),
+        };
+        tracing::debug!(key = %caller.public_id(), size = %job.size(), n = job.count(), "a job begins");
+        open(&self.gateway, draft).await
+    }
+}
+
+/// A record, durable before anything is spent.
+pub(super) async fn open(gateway: &Gateway, draft: Draft) -> Result<OpenRecord, Error> {
+    gateway.ledger().open(draft).await.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
+        Error::Unavailable
+    })
 }
 
 /// `auto` is never a mismatch.
@@ -101,33 +201,11 @@ fn judge(job: &Job, facts: Facts) -> Verdict {
     if size && facts.format == job.format() { Verdict::Match } else { Verdict::Mismatch }
 }
 
-/// The intent, durable before the first upstream byte.
-async fn open(gateway: &Gateway, caller: &Caller, request_id: &str, job: &Job) -> Result<OpenRecord, Error> {
-    let draft = Draft {
-        request_id: request_id.into(),
-        operation: job.operation(),
-        model: Some(job.model().to_owned()),
-        stream: job.stream(),
-        size: Some(job.size().to_string()),
-        quality: Some(job.quality().unwrap_or("auto").to_owned()),
-        output_format: Some(job.format().as_str().to_owned()),
-        n: Some(job.count()),
-        account: gateway.accounts().likely(job, caller),
-        group: caller.group_name().to_owned(),
-        user: caller.user().clone(),
-        key: caller.key().clone(),
-        end_user: job.end_user().map(str::to_owned),
-    };
-    gateway.ledger().open(draft).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
-        Error::Unavailable
-    })
-}
-
 /// The outcome, durable before the caller's last byte. The place is given back first: the upstream is done.
-fn close(mut record: OpenRecord, lease: Lease, ending: Ending, summary: Summary, terms: Terms) -> Closing {
-    let Terms { asked, refused, span } = terms;
-    let work = async move {
+pub(super) fn close(mut record: OpenRecord, lease: Lease, ending: Ending, summary: Summary, terms: Terms) -> Closing {
+    let Terms { gateway, asked, refused, span, work } = terms;
+    let closing = async move {
+        gateway.accounts().learn(&lease, taught(ending)).await;
         drop(lease);
         summary.delivered.iter().for_each(|facts| record.add_delivered(delivered(facts.as_ref())));
         if let Some(counted) = summary.usage {
@@ -149,6 +227,9 @@ fn close(mut record: OpenRecord, lease: Lease, ending: Ending, summary: Summary,
             Ending::Left => Outcome::cancelled(),
             Ending::Broken(broken) => {
                 record.fail_attempt(ledger::Class::O);
+                if let Some(work) = work {
+                    work.remember_break().await;
+                }
                 tracing::warn!(error = &broken as &dyn std::error::Error, "an answer broke off after it had begun");
                 Outcome::interrupted(Some(code.to_owned()))
             }
@@ -156,12 +237,21 @@ fn close(mut record: OpenRecord, lease: Lease, ending: Ending, summary: Summary,
         settle(record, outcome).await;
     };
     // It may run long after the request was answered; its log still has the id.
-    Box::pin(work.instrument(span))
+    Box::pin(closing.instrument(span))
+}
+
+/// What the end of an answer says of its account.
+const fn taught(ending: Ending) -> Lesson {
+    match ending {
+        Ending::Complete => Lesson::Good,
+        Ending::Left => Lesson::Neutral,
+        Ending::Broken(_) => Lesson::Faulty,
+    }
 }
 
 /// Closes a record. An image that was paid for reaches its caller even when the database does not take the line: the
 /// intent is there, and the next start finds it.
-async fn settle(record: OpenRecord, outcome: Outcome) {
+pub(super) async fn settle(record: OpenRecord, outcome: Outcome) {
     if let Err(error) = record.close(outcome).await {
         tracing::error!(error = &error as &dyn std::error::Error, "an outcome could not be recorded");
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use chrono::Utc;
 
-use super::deliver::{Made, deliver};
+use super::deliver::deliver;
+use super::{Ask, Made};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -19,9 +20,9 @@ use crate::gateway::spool::EditForm;
 pub(crate) async fn edit_image(
     gateway: &Arc<Gateway>,
     caller: Caller,
-    request_id: &str,
+    ask: Ask,
     form: EditForm,
 ) -> Result<Made, Error> {
     let job = rules::edit(form, Utc::now())?;
-    deliver(gateway, caller, request_id, job).await
+    deliver(gateway, caller, ask, job).await
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use chrono::Utc;
 
-use super::deliver::{Made, deliver};
+use super::deliver::deliver;
+use super::{Ask, Made};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -15,12 +16,7 @@ use crate::gateway::rules;
 /// # Errors
 ///
 /// Before anything is spent: what breaks a rule. After that: what the money rules make of the failed attempts.
-pub(crate) async fn create_image(
-    gateway: &Arc<Gateway>,
-    caller: Caller,
-    request_id: &str,
-    body: &[u8],
-) -> Result<Made, Error> {
+pub(crate) async fn create_image(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, body: &[u8]) -> Result<Made, Error> {
     let job = rules::generation(body, Utc::now())?;
-    deliver(gateway, caller, request_id, job).await
+    deliver(gateway, caller, ask, job).await
 }

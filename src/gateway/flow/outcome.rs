@@ -5,38 +5,74 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::error::{Error, Fault, Reason, Rejection, Reset};
+use crate::gateway::accounts::{Lesson, NoLease};
 use crate::gateway::ledger::{self, Outcome};
 use crate::gateway::relay;
 use crate::gateway::upstream::{Cause, Class, Failure};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// How long a throttled caller is told to wait where the upstream does not say (ours).
-const THROTTLED_WAIT: u64 = 5;
+const THROTTLED_WAIT: Duration = Duration::from_secs(5);
+/// How long a caller is told to wait where every place is taken (ours).
+const BUSY_WAIT: u32 = 2;
 
 /// The error for the caller. Of several failures the last one counts, except that where nothing was done at all, waiting
-/// for the account that is free first helps.
-pub(super) fn error(failures: &[Failure], now: DateTime<Utc>) -> Error {
-    let Some(last) = failures.last() else { return Error::NoAccounts };
-    if last.class != Class::N {
-        return of(&last.cause, last.class);
+/// for the account that is free first helps. `shut` says why no further account was asked.
+pub(super) fn error(failures: &[Failure], shut: Option<NoLease>, now: DateTime<Utc>) -> Error {
+    match failures.last() {
+        Some(last) if last.class != Class::N => of(&last.cause, last.class),
+        last => shut
+            .and_then(|shut| closed(shut, now))
+            .or_else(|| windows(failures, now))
+            .unwrap_or_else(|| last.map_or(Error::NoAccounts, |last| of(&last.cause, last.class))),
     }
+}
+
+/// What the accounts that were not asked say.
+fn closed(shut: NoLease, now: DateTime<Utc>) -> Option<Error> {
+    match shut {
+        NoLease::NoneLeft => None,
+        NoLease::Busy => Some(Error::RateLimited { retry_after: BUSY_WAIT }),
+        NoLease::Stopping => Some(Error::Unavailable),
+        NoLease::Resting { exhausted: true, wait } => Some(Error::UsageLimit(reset(wait, now))),
+        NoLease::Resting { exhausted: false, wait } => Some(throttled(wait)),
+    }
+}
+
+/// What the accounts that were asked say of their windows.
+fn windows(failures: &[Failure], now: DateTime<Utc>) -> Option<Error> {
     let exhausted = failures.iter().filter_map(|failure| match failure.cause {
         Cause::Exhausted { wait } => Some(wait),
         _ => None,
     });
-    let throttled = failures.iter().filter_map(|failure| match failure.cause {
-        Cause::Throttled { wait } => Some(wait.map_or(THROTTLED_WAIT, |wait| wait.as_secs())),
+    let soonest = failures.iter().filter_map(|failure| match failure.cause {
+        Cause::Throttled { wait } => Some(wait.unwrap_or(THROTTLED_WAIT)),
         _ => None,
     });
     // An account that is only throttled is left: the window of all of them is not exhausted.
-    if let Some(seconds) = throttled.min() {
-        let seconds = seconds.clamp(1, RETRY_AFTER_MAX_SECONDS);
-        return Error::RateLimited { retry_after: u32::try_from(seconds).unwrap_or(1) };
+    if let Some(wait) = soonest.min() {
+        return Some(throttled(Some(wait)));
     }
-    if let Some(wait) = exhausted.reduce(earlier) {
-        return Error::UsageLimit(reset(wait, now));
+    exhausted.reduce(earlier).map(|wait| Error::UsageLimit(reset(wait, now)))
+}
+
+fn throttled(wait: Option<Duration>) -> Error {
+    let seconds = wait.unwrap_or(THROTTLED_WAIT).as_secs().clamp(1, RETRY_AFTER_MAX_SECONDS);
+    Error::RateLimited { retry_after: u32::try_from(seconds).unwrap_or(1) }
+}
+
+/// What an attempt that failed says of its account.
+pub(super) fn lesson(failure: &Failure) -> Lesson {
+    match (&failure.cause, failure.class, failure.status) {
+        (Cause::Exhausted { wait }, ..) => Lesson::Exhausted { wait: *wait },
+        (Cause::Throttled { wait }, ..) => Lesson::Throttled { wait: *wait },
+        (Cause::Unfit, _, status) => Lesson::Unfit { status: status.unwrap_or(402) },
+        (_, Class::N, Some(status @ (401 | 403))) => Lesson::Unauthorized { status },
+        (_, Class::N, Some(status @ (402 | 404))) => Lesson::Unfit { status },
+        // A request that is refused says nothing of who sent it: nobody may rest an account by sending nonsense.
+        (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
+        _ => Lesson::Faulty,
     }
-    of(&last.cause, last.class)
 }
 
 /// The end of a record whose caller reads an error: interrupted where an image may have been made all the same.
@@ -83,9 +119,12 @@ fn of(cause: &Cause, class: Class) -> Error {
         // The upstream itself says that nothing was made: a repeat costs nothing twice.
         _ if matches!(class, Class::N | Class::F) => Error::Upstream(Fault::Unreachable),
         Cause::Timeout => Error::Upstream(Fault::Timeout),
-        Cause::Broken | Cause::Failed | Cause::Unreachable | Cause::Exhausted { .. } | Cause::Throttled { .. } => {
-            Error::Upstream(Fault::Broken)
-        }
+        Cause::Broken
+        | Cause::Failed
+        | Cause::Unreachable
+        | Cause::Unfit
+        | Cause::Exhausted { .. }
+        | Cause::Throttled { .. } => Error::Upstream(Fault::Broken),
     }
 }
 
@@ -98,7 +137,8 @@ fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 
 fn reset(wait: Option<Duration>, now: DateTime<Utc>) -> Reset {
     let at = wait.and_then(|wait| now.checked_add_signed(TimeDelta::from_std(wait).ok()?)).map(|at| at.timestamp());
-    Reset { at, seconds: wait.map(|wait| wait.as_secs()) }
+    // Rounded up: who comes back after it finds the window open.
+    Reset { at, seconds: wait.map(|wait| (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)) }
 }
 
 #[cfg(test)]
@@ -109,9 +149,13 @@ mod tests {
         Failure::new(class, cause)
     }
 
+    fn told(failures: &[Failure]) -> Error {
+        error(failures, Some(NoLease::NoneLeft), Utc::now())
+    }
+
     #[test]
     fn without_any_account_that_is_said() {
-        assert_eq!(error(&[], Utc::now()), Error::NoAccounts);
+        assert_eq!(told(&[]), Error::NoAccounts);
     }
 
     #[test]
@@ -119,28 +163,55 @@ mod tests {
         let wait = |seconds| failure(Class::N, Cause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
         let throttled = failure(Class::N, Cause::Throttled { wait: Some(Duration::from_secs(2)) });
         let now = DateTime::from_timestamp(1_000, 0).expect("a time");
-        let found = error(&[wait(3600), wait(60), failure(Class::N, Cause::Unreachable)], now);
+        let found = error(&[wait(3600), wait(60), failure(Class::N, Cause::Unreachable)], None, now);
         assert_eq!(found, Error::UsageLimit(Reset { at: Some(1_060), seconds: Some(60) }));
-        assert_eq!(error(&[wait(3600), throttled], now), Error::RateLimited { retry_after: 2 });
+        assert_eq!(error(&[wait(3600), throttled], None, now), Error::RateLimited { retry_after: 2 });
+    }
+
+    #[test]
+    fn accounts_that_rest_say_when_to_come_back() {
+        let now = DateTime::from_timestamp(1_000, 0).expect("a time");
+        let resting = |exhausted| NoLease::Resting { exhausted, wait: Some(Duration::from_secs(90)) };
+        let limit = Error::UsageLimit(Reset { at: Some(1_090), seconds: Some(90) });
+        assert_eq!(error(&[], Some(resting(true)), now), limit);
+        assert_eq!(error(&[failure(Class::N, Cause::Unreachable)], Some(resting(true)), now), limit);
+        assert_eq!(error(&[], Some(resting(false)), now), Error::RateLimited { retry_after: 60 });
+        let failed = error(&[failure(Class::F, Cause::Failed)], Some(resting(true)), now);
+        assert_eq!(failed, Error::Upstream(Fault::Unreachable), "what was tried says more than who rests");
+    }
+
+    #[test]
+    fn each_failure_teaches_what_it_says_of_the_account() {
+        let taught = |class, cause, status| lesson(&Failure { class, cause, status });
+        let wait = Some(Duration::from_secs(7));
+        assert_eq!(taught(Class::N, Cause::Exhausted { wait }, Some(429)), Lesson::Exhausted { wait });
+        assert_eq!(taught(Class::N, Cause::Throttled { wait }, Some(429)), Lesson::Throttled { wait });
+        assert_eq!(taught(Class::N, Cause::Unreachable, Some(401)), Lesson::Unauthorized { status: 401 });
+        assert_eq!(taught(Class::N, Cause::Unreachable, Some(402)), Lesson::Unfit { status: 402 });
+        assert_eq!(taught(Class::N, Cause::Unfit, Some(429)), Lesson::Unfit { status: 429 });
+        assert_eq!(taught(Class::N, Cause::Unreachable, Some(400)), Lesson::Neutral);
+        assert_eq!(taught(Class::N, Cause::Unreachable, None), Lesson::Faulty);
+        assert_eq!(taught(Class::F, Cause::Failed, Some(500)), Lesson::Faulty);
+        assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Faulty);
+        assert_eq!(taught(Class::R, Cause::Refused, Some(400)), Lesson::Neutral);
     }
 
     #[test]
     fn an_ambiguous_end_wins_over_what_came_before() {
         let before = failure(Class::N, Cause::Exhausted { wait: None });
-        assert_eq!(error(&[before, failure(Class::X, Cause::Timeout)], Utc::now()), Error::Upstream(Fault::Timeout));
+        assert_eq!(told(&[before, failure(Class::X, Cause::Timeout)]), Error::Upstream(Fault::Timeout));
     }
 
     #[test]
     fn a_failure_that_the_upstream_admits_may_be_sent_again() {
-        assert!(error(&[failure(Class::F, Cause::Failed)], Utc::now()).should_retry());
-        assert!(!error(&[failure(Class::F, Cause::NoImage)], Utc::now()).should_retry());
-        assert!(!error(&[failure(Class::X, Cause::NoImage)], Utc::now()).should_retry());
+        assert!(told(&[failure(Class::F, Cause::Failed)]).should_retry());
+        assert!(!told(&[failure(Class::F, Cause::NoImage)]).should_retry());
+        assert!(!told(&[failure(Class::X, Cause::NoImage)]).should_retry());
     }
 
     #[test]
     fn advice_for_throttled_callers_is_short() {
-        let found =
-            error(&[failure(Class::N, Cause::Throttled { wait: Some(Duration::from_secs(86_400)) })], Utc::now());
+        let found = told(&[failure(Class::N, Cause::Throttled { wait: Some(Duration::from_secs(86_400)) })]);
         assert_eq!(found.retry_after(), Some(60));
     }
 }

@@ -1,6 +1,7 @@
 //! Answers: a value, or bytes that are still coming; and every error, with its headers.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -23,6 +24,7 @@ use crate::error::{Code, Error};
 /// `x-should-retry`: obeyed by the official SDKs.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// What goes to the caller; described as a `T`.
 pub(crate) struct Reply<T> {
@@ -32,6 +34,7 @@ pub(crate) struct Reply<T> {
 
 /// A good answer, before it is HTTP.
 pub(crate) struct Answer {
+    status: StatusCode,
     body: Body,
     headers: HeaderMap,
 }
@@ -108,7 +111,7 @@ impl Answer {
             tracing::error!(%error, "an answer could not be written");
             Error::Internal
         })?;
-        Ok(Self { body: Body::from(text), headers: Kind::Json.headers() })
+        Ok(Self { status: StatusCode::OK, body: Body::from(text), headers: Kind::Json.headers() })
     }
 
     /// Bytes that are still coming.
@@ -117,7 +120,7 @@ impl Answer {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        Self { body: Body::wrap(Alone(SyncWrapper::new(body))), headers: kind.headers() }
+        Self { status: StatusCode::OK, body: Body::wrap(Alone(SyncWrapper::new(body))), headers: kind.headers() }
     }
 
     /// The same with one more header, where there is a value for it.
@@ -128,8 +131,25 @@ impl Answer {
         self
     }
 
+    /// The same with these headers too.
+    pub(crate) fn with_all(mut self, headers: &BTreeMap<String, String>) -> Self {
+        for (name, value) in headers {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+                self.headers.insert(name, value);
+            }
+        }
+        self
+    }
+
+    /// The same with another status: that of an answer which is given again.
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self
+    }
+
     fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         response
     }
@@ -165,6 +185,14 @@ impl<B: http_body::Body + Unpin> http_body::Body for Alone<B> {
 }
 
 // === impl Reply ===
+
+impl<T> Reply<T> {
+    /// The same, which nobody between us and whoever asked may keep.
+    pub(crate) fn no_store(mut self) -> Self {
+        self.response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+        self
+    }
+}
 
 impl<T> From<Reply<T>> for Result<Response<Body>, HttpError> {
     fn from(reply: Reply<T>) -> Self {

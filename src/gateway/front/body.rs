@@ -1,4 +1,4 @@
-//! Bodies that are read only against a `Caller`, under a limit and a deadline.
+//! Bodies that are read only against a `Caller` or an `Operator`, under a limit and a deadline.
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -20,12 +20,20 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::unread::Unread;
 use crate::error::{Error, Reason, Rejection};
+use crate::gateway::console::Operator;
 use crate::gateway::keys::Caller;
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// A body must come at this rate, averaged over this window, from its first byte on.
 const RATE: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
+
+/// The proof that somebody was let in, without which no body is read.
+pub(crate) trait Ticket {}
+
+impl Ticket for Caller {}
+
+impl Ticket for Operator {}
 
 /// A JSON body, unread. It is described as a `T`.
 pub(crate) struct JsonBody<T> {
@@ -59,7 +67,7 @@ impl<T> JsonBody<T> {
     /// # Errors
     ///
     /// 415 for what is no JSON or is compressed, 413 above the limit, 400 when it does not arrive.
-    pub(crate) async fn read(self, _ticket: &Caller) -> Result<Bytes, Error> {
+    pub(crate) async fn read(self, _ticket: &impl Ticket) -> Result<Bytes, Error> {
         if !is_json(content_type(&self.request)) {
             return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
         }

@@ -3,6 +3,8 @@
 //! Errors of handlers go out as answers, because dropshot's errors cannot carry headers; this type exists so that the
 //! served description names the error body, and for what dropshot itself refuses.
 
+use std::marker::PhantomData;
+
 use dropshot::{ErrorStatusCode, HttpError, HttpResponseError};
 use schemars::JsonSchema;
 use schemars::r#gen::SchemaGenerator;
@@ -12,47 +14,50 @@ use serde::{Serialize, Serializer};
 use crate::error::{Error, Reason, Rejection};
 use crate::wire::types;
 
-/// An error that dropshot renders.
-#[derive(Debug)]
-pub(crate) struct ApiError(Error);
+/// An error that dropshot renders; described as a `T`, so that each document describes its own.
+pub(crate) struct ApiError<T = types::ErrorResponse> {
+    error: Error,
+    described: PhantomData<fn() -> T>,
+}
 
 // === impl ApiError ===
 
-impl From<HttpError> for ApiError {
+impl<T> From<HttpError> for ApiError<T> {
     fn from(error: HttpError) -> Self {
-        if error.status_code.is_client_error() {
-            Self(Rejection::whole(Reason::InvalidValue, error.external_message).into())
+        let error = if error.status_code.is_client_error() {
+            Rejection::whole(Reason::InvalidValue, error.external_message).into()
         } else {
             tracing::error!(message = error.internal_message, "the HTTP front failed");
-            Self(Error::Internal)
-        }
+            Error::Internal
+        };
+        Self { error, described: PhantomData }
     }
 }
 
-impl HttpResponseError for ApiError {
+impl<T: JsonSchema + 'static> HttpResponseError for ApiError<T> {
     fn status_code(&self) -> ErrorStatusCode {
-        ErrorStatusCode::from_u16(self.0.code().status()).unwrap_or(ErrorStatusCode::INTERNAL_SERVER_ERROR)
+        ErrorStatusCode::from_u16(self.error.code().status()).unwrap_or(ErrorStatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
-impl std::fmt::Display for ApiError {
+impl<T> std::fmt::Display for ApiError<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        self.error.fmt(f)
     }
 }
 
-impl Serialize for ApiError {
+impl<T> Serialize for ApiError<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.body().serialize(serializer)
+        self.error.body().serialize(serializer)
     }
 }
 
-impl JsonSchema for ApiError {
+impl<T: JsonSchema> JsonSchema for ApiError<T> {
     fn schema_name() -> String {
-        <types::ErrorResponse as JsonSchema>::schema_name()
+        T::schema_name()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        <types::ErrorResponse as JsonSchema>::json_schema(generator)
+        T::json_schema(generator)
     }
 }

@@ -7,15 +7,16 @@ use dropshot::{
     ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HandlerTaskMode, HttpError, HttpServer,
     Path, RequestContext, ServerBuilder, ServerContext,
 };
-use http::header::{ALLOW, UPGRADE};
+use http::header::{ALLOW, CACHE_CONTROL, UPGRADE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use super::answer::refusal;
+use super::answer::{NO_STORE, refusal};
 use super::listener::Listener;
 use crate::error::{Error, Missing};
-use crate::tables::OPERATIONS;
+use crate::tables::{ADMIN_OPERATIONS, OPERATIONS, Operation};
 
 /// A running server.
 pub(crate) struct Server<C: ServerContext> {
@@ -86,6 +87,8 @@ const METHODS: [Method; 7] =
 /// without the version. dropshot answers every other unknown address in its own shape, and cannot be told not to.
 const NOTHING_HERE: &[&str] = &[
     "/",
+    "/admin",
+    "/admin/v1",
     "/chat/completions",
     "/images/edits",
     "/images/generations",
@@ -115,13 +118,12 @@ const NOTHING_HERE: &[&str] = &[
 /// Methods that a known address does not take get our 405 instead of dropshot's, and what clients look for elsewhere
 /// our 404.
 fn refuse_the_rest<C: ServerContext>(api: &mut ApiDescription<C>) -> Result<(), ServerError> {
-    let mut paths: Vec<&str> = OPERATIONS.iter().map(|operation| operation.path).collect();
+    let mut paths: Vec<&str> = known().map(|operation| operation.path).collect();
     paths.sort_unstable();
     paths.dedup();
     for path in paths {
-        let served = |method: &Method| {
-            OPERATIONS.iter().any(|operation| operation.path == path && operation.method == method.as_str())
-        };
+        let served =
+            |method: &Method| known().any(|operation| operation.path == path && operation.method == method.as_str());
         for method in METHODS.into_iter().filter(|method| !served(method)) {
             refuse_method(api, path, method)?;
         }
@@ -140,32 +142,46 @@ fn refuse_method<C: ServerContext>(
     method: Method,
 ) -> Result<(), ServerError> {
     let name = format!("refuse {method} {path}");
-    let endpoint = if path.contains('{') {
-        ApiEndpoint::new(name, not_allowed_below, method, "application/json", path, ApiEndpointVersions::All)
+    let all = ApiEndpointVersions::All;
+    let endpoint = if path.contains("{model}") {
+        ApiEndpoint::new(name, not_allowed_below::<C, BelowModels>, method, "application/json", path, all)
+    } else if path.contains('{') {
+        ApiEndpoint::new(name, not_allowed_below::<C, BelowAccounts>, method, "application/json", path, all)
     } else {
-        ApiEndpoint::new(name, not_allowed, method, "application/json", path, ApiEndpointVersions::All)
+        ApiEndpoint::new(name, not_allowed, method, "application/json", path, all)
     };
     api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))
 }
 
-/// The one variable segment of our addresses.
+/// Every operation of either document.
+fn known() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().chain(ADMIN_OPERATIONS)
+}
+
+/// The variable segment of an address of the callers.
 #[derive(Deserialize, JsonSchema)]
-struct Below {
+struct BelowModels {
     #[serde(rename = "model")]
     _model: String,
 }
 
-async fn not_allowed_below<C: ServerContext>(
+/// The variable segment of an address of the operators.
+#[derive(Deserialize, JsonSchema)]
+struct BelowAccounts {
+    #[serde(rename = "name")]
+    _name: String,
+}
+
+async fn not_allowed_below<C: ServerContext, P: DeserializeOwned + JsonSchema + Send + Sync + 'static>(
     context: RequestContext<C>,
-    _path: Path<Below>,
+    _path: Path<P>,
 ) -> Result<Response<Body>, HttpError> {
     not_allowed(context).await
 }
 
 async fn not_allowed<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let (method, path) = sought(&context);
-    let allowed: Vec<&str> = OPERATIONS
-        .iter()
+    let allowed: Vec<&str> = known()
         .filter(|operation| {
             operation.path == path || (operation.path.contains('{') && path.starts_with(below(operation.path)))
         })
@@ -174,6 +190,9 @@ async fn not_allowed<C: ServerContext>(context: RequestContext<C>) -> Result<Res
     let mut response = refusal(&Error::NotFound(Missing::Method { method, path }));
     if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
         response.headers_mut().insert(ALLOW, allowed);
+    }
+    if ADMIN_OPERATIONS.iter().any(|operation| context.request.uri().path().starts_with(below(operation.path))) {
+        response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     }
     let upgrade = context.request.headers().get(UPGRADE);
     if upgrade.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {

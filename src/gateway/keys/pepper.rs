@@ -7,19 +7,15 @@ use std::fmt;
 use aws_lc_rs::hmac;
 
 use super::Secret;
-use crate::gateway::store::{KeyHash, MasterKey};
-
-/// Names the use, so that no other derived key can equal this one. Changing it would end every key.
-const PURPOSE: &[u8] = b"imagate key hash v1";
+use crate::gateway::store::{KeyHash, PepperKey};
 
 /// The key of the hash.
 pub(crate) struct Pepper(hmac::Key);
 
 impl Pepper {
-    /// Derives the pepper of an installation.
-    pub(crate) fn derive(master: &MasterKey) -> Self {
-        let master = hmac::Key::new(hmac::HMAC_SHA256, master.expose());
-        Self(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&master, PURPOSE).as_ref()))
+    /// The pepper of an installation.
+    pub(crate) fn new(key: &PepperKey) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key.expose()))
     }
 
     /// What is stored of a secret.
@@ -45,19 +41,20 @@ impl fmt::Debug for Pepper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::store::MasterKey;
 
     #[test]
     fn the_same_secret_has_another_hash_in_another_installation() {
         let secret = Secret::generate().unwrap();
-        let one = Pepper::derive(&MasterKey::for_test(1));
-        let other = Pepper::derive(&MasterKey::for_test(2));
+        let one = Pepper::new(&PepperKey::for_test(1));
+        let other = Pepper::new(&PepperKey::for_test(2));
         assert!(one.verify(&secret, &one.hash(&secret)));
         assert!(!other.verify(&secret, &one.hash(&secret)));
     }
 
     #[test]
-    fn the_derivation_never_changes() {
-        let pepper = Pepper::derive(&MasterKey::for_test(7));
+    fn the_keys_of_an_older_installation_stay_good() {
+        let pepper = Pepper::new(&PepperKey::of_older(&MasterKey::for_test(7)));
         let text = b"sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz012345";
         let secret = Secret::parse(&[text.as_slice(), b"2OVSXj"].concat()).unwrap();
         let hash = pepper.hash(&secret).0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
 use super::*;
-use crate::gateway::store::testing::{Double, fresh};
-use crate::gateway::store::{MasterKey, SqliteStore};
+use crate::gateway::store::testing::{Double, fresh, older};
+use crate::gateway::store::{PepperKey, SqliteStore};
 
 struct Fixture {
     keys: Keys,
@@ -19,7 +19,7 @@ impl Fixture {
     async fn new() -> Self {
         let (dir, sqlite) = fresh().await;
         let store = Double::of(Arc::clone(&sqlite) as Arc<dyn Store>);
-        let pepper = Pepper::derive(sqlite.master_key());
+        let pepper = Pepper::new(sqlite.pepper_key());
         let keys = Keys::new(Arc::clone(&store) as Arc<dyn Store>, pepper);
         Self { keys, store, sqlite, dir }
     }
@@ -138,8 +138,8 @@ async fn a_key_changed_by_another_process_is_refused_at_once() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     assert!(fixture.admit(&header(&created)).await.is_ok());
-    let command = SqliteStore::open(fixture.dir.path()).await.unwrap();
-    let pepper = Pepper::derive(command.master_key());
+    let command = SqliteStore::open(fixture.dir.path(), None).await.unwrap();
+    let pepper = Pepper::new(command.pepper_key());
     Keys::new(Arc::new(command), pepper).disable(created.id.as_str()).await.unwrap();
     assert!(fixture.is_invalid(&header(&created)).await);
 }
@@ -171,7 +171,7 @@ async fn another_installation_does_not_admit_a_copied_row() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let store = Arc::clone(&fixture.sqlite) as Arc<dyn Store>;
-    let elsewhere = Keys::new(store, Pepper::derive(&MasterKey::for_test(1)));
+    let elsewhere = Keys::new(store, Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
     assert!(matches!(elsewhere.admit(Some(header.as_bytes())).await, Err(Denied::Invalid)));
 }
@@ -207,7 +207,7 @@ async fn no_file_and_no_debug_line_holds_a_secret() {
     let caller = fixture.admit(&header(&created)).await.unwrap();
     let rows = fixture.keys.list().await.unwrap();
     let secret = &created.secret.expose()[20..];
-    let shown = format!("{created:?} {caller:?} {rows:?} {:?} {:?}", fixture.sqlite.master_key(), fixture.keys.pepper);
+    let shown = format!("{created:?} {caller:?} {rows:?} {:?} {:?}", fixture.sqlite.pepper_key(), fixture.keys.pepper);
     assert!(!shown.contains(secret));
 
     let mut searched = 0;
@@ -239,4 +239,22 @@ async fn names_that_nobody_could_read_are_refused_before_anything_is_stored() {
         assert!(error.to_string().contains(of), "{error}");
     }
     assert_eq!(fixture.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotation() {
+    // What the first release stored of this key under a master key of sevens.
+    let hash: Vec<u8> = "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49"
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect();
+    let dir = older([7; 32], &hash).await;
+    for _ in 0..2 {
+        let store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
+        let keys = Keys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
+        let header = b"Bearer sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
+        assert_eq!(keys.admit(Some(header)).await.unwrap().key().as_str(), "key_1");
+        store.rotate_master_key(None).await.unwrap();
+    }
 }

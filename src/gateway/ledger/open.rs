@@ -57,6 +57,8 @@ pub(crate) struct OpenRecord(Option<Box<Entry>>);
 pub(super) struct Entry {
     pub(super) record: Record,
     started: Instant,
+    /// When the upstream call that has no outcome yet was begun.
+    calling: Option<Instant>,
     when_dropped: Outcome,
     outbox: mpsc::UnboundedSender<Message>,
     _unsettled: Unsettled,
@@ -65,16 +67,30 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn new(record: Record, outbox: mpsc::UnboundedSender<Message>, count: watch::Sender<usize>) -> Self {
         let when_dropped = Outcome::interrupted(None);
-        Self { record, started: Instant::now(), when_dropped, outbox, _unsettled: Unsettled::count(count) }
+        Self {
+            record,
+            started: Instant::now(),
+            calling: None,
+            when_dropped,
+            outbox,
+            _unsettled: Unsettled::count(count),
+        }
     }
 
     fn close(mut self: Box<Self>, outcome: Outcome, reply: Option<Reply<()>>) {
+        self.hang_up();
         self.record.state = outcome.state;
         self.record.error_code = outcome.error_code;
         self.record.latency_ms = Some(milliseconds_since(self.started));
         let outbox = self.outbox.clone();
         // Without a writer the runtime is going down: the next start finds the row running and closes it.
         let _ = outbox.send(Message::Close(Outgoing::new(self, reply)));
+    }
+
+    /// Says how long the call took that is going on, if one is.
+    fn hang_up(&mut self) {
+        let (Some(began), Some(attempt)) = (self.calling.take(), self.record.attempts.last_mut()) else { return };
+        attempt.latency_ms = milliseconds_since(began);
     }
 }
 
@@ -84,11 +100,24 @@ impl OpenRecord {
         Self(Some(entry))
     }
 
-    /// Adds an upstream call. The last one names the account of the record.
-    pub(crate) fn add_attempt(&mut self, attempt: Attempt) {
+    /// Says that an upstream call begins. The last one names the account of the record. Until it has ended it counts as
+    /// ambiguous: a caller who leaves in the middle may have an image paid for all the same.
+    pub(crate) fn begin_attempt(&mut self, account: &str) {
         self.edit(|entry| {
-            entry.record.account = Some(attempt.account.clone());
+            entry.record.account = Some(account.to_owned());
+            let attempt = Attempt { account: account.to_owned(), class: Some(Class::X), status: None, latency_ms: 0 };
             entry.record.attempts.push(attempt);
+            entry.calling = Some(Instant::now());
+        });
+    }
+
+    /// Says how the call that was begun last has ended; without a class it gave an image.
+    pub(crate) fn end_attempt(&mut self, class: Option<Class>, status: Option<u16>) {
+        self.edit(|entry| {
+            entry.hang_up();
+            if let Some(attempt) = entry.record.attempts.last_mut() {
+                (attempt.class, attempt.status) = (class, status);
+            }
         });
     }
 
@@ -109,6 +138,11 @@ impl OpenRecord {
     /// Adds an image that went to the caller.
     pub(crate) fn add_delivered(&mut self, image: Delivered) {
         self.edit(|entry| entry.record.delivered.push(image));
+    }
+
+    /// Says what was made instead of what was asked for.
+    pub(crate) fn set_fallback(&mut self, made: String) {
+        self.edit(|entry| entry.record.fallback = Some(made));
     }
 
     /// Says what the upstream counted.

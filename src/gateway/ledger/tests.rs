@@ -43,7 +43,7 @@ impl Fixture {
 
     /// Every finished record, as another process sees it.
     async fn states(&self) -> BTreeMap<String, State> {
-        states(&SqliteStore::open(self.dir.path()).await.unwrap()).await
+        states(&SqliteStore::open(self.dir.path(), None).await.unwrap()).await
     }
 }
 
@@ -74,10 +74,6 @@ fn draft(id: &str) -> Draft {
     }
 }
 
-fn attempt(account: &str, class: Option<Class>) -> Attempt {
-    Attempt { account: account.to_owned(), class, status: None, latency_ms: 1 }
-}
-
 #[test]
 fn an_open_record_may_travel_in_a_response_body() {
     fn check<T: Send + Sync + Unpin>() {}
@@ -90,8 +86,10 @@ fn an_open_record_may_travel_in_a_response_body() {
 async fn what_the_job_did_stands_in_its_record() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
-    open.add_attempt(attempt("primary", Some(Class::N)));
-    open.add_attempt(attempt("second", None));
+    open.begin_attempt("primary");
+    open.end_attempt(Some(Class::N), Some(429));
+    open.begin_attempt("second");
+    open.end_attempt(None, Some(200));
     open.add_delivered(Delivered { size: Some("1024x1024".to_owned()), output_format: Some("png".to_owned()) });
     let usage = Usage { total_tokens: Some(409), ..Usage::default() };
     open.set_usage(usage.clone());
@@ -101,10 +99,25 @@ async fn what_the_job_did_stands_in_its_record() {
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
     assert_eq!(record.state, State::Succeeded);
     assert_eq!(record.account.as_deref(), Some("second"));
-    assert_eq!(record.attempts, [attempt("primary", Some(Class::N)), attempt("second", None)]);
+    let called = |attempt: &Attempt| (attempt.account.clone(), attempt.class, attempt.status);
+    let expected = [("primary".to_owned(), Some(Class::N), Some(429)), ("second".to_owned(), None, Some(200))];
+    assert_eq!(record.attempts.iter().map(called).collect::<Vec<_>>(), expected);
     assert_eq!((record.usage, record.cost_usd), (Some(usage), None));
     assert_eq!(record.delivered.len(), 1);
     assert!(record.first_byte_ms <= record.latency_ms && record.first_byte_ms.is_some());
+}
+
+#[tokio::test]
+async fn a_call_that_goes_on_when_the_job_ends_is_ambiguous() {
+    let fixture = Fixture::new().await;
+    let mut open = fixture.open("r1").await;
+    open.when_dropped(Outcome::cancelled());
+    open.begin_attempt("primary");
+    drop(open);
+    fixture.ledger.drain().await;
+    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    assert_eq!((record.state, record.account.as_deref()), (State::Cancelled, Some("primary")));
+    assert_eq!(record.attempts.iter().map(|attempt| attempt.class).collect::<Vec<_>>(), [Some(Class::X)]);
 }
 
 #[tokio::test]
@@ -128,7 +141,7 @@ async fn an_open_record_is_durable_before_open_returns() {
     let fixture = Fixture::new().await;
     std::mem::forget(fixture.open("r1").await);
     // The process that would have closed it is gone; the next one starts.
-    let store = Arc::new(SqliteStore::open(fixture.dir.path()).await.unwrap());
+    let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let next = Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
     let expected = BTreeMap::from([("r1".to_owned(), State::Interrupted)]);
     assert_eq!(states(&*store).await, expected);
@@ -340,7 +353,7 @@ fn kill_after(child: &mut Child, words: usize) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn child_that_records_until_it_is_killed() {
     let Some(dir) = child_dir() else { return };
-    let store = SqliteStore::open(&dir).await.unwrap();
+    let store = SqliteStore::open(&dir, None).await.unwrap();
     let _serving = store.lock_for_serving().unwrap();
     let ledger = Ledger::start(Arc::new(store), NodeId::only()).await.unwrap();
     let mut jobs = JoinSet::new();

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
-use super::events::HEARTBEAT;
+use super::course::Course;
 use super::prove::Proven;
 use super::rewrite::Summary;
-use super::tap::{Broken, Step, Tap};
+use super::tap::{Broken, Step};
 use crate::tables::HEARTBEAT_SECONDS;
 
 /// How an answer ended.
@@ -46,7 +46,7 @@ pub(crate) struct RelayBody {
 }
 
 enum State {
-    Relaying(Box<Tap>),
+    Relaying(Course),
     /// The upstream is done; the last bytes wait for the record.
     Closing(Closing, Result<Bytes, Broken>),
     Ended,
@@ -60,11 +60,11 @@ impl RelayBody {
     /// A body that tells `on_end` how it ended, and lets it finish before the caller sees the end. `error` is the data of
     /// the event that a caller of events gets when the answer breaks off.
     pub(crate) fn new(proven: Proven, error: String, on_end: OnEnd) -> Self {
-        let tap = Box::new(proven.tap);
+        let course = proven.course;
         // An answer that begins without an image begins with a heartbeat.
-        let first = if tap.proven() { BEAT } else { Duration::ZERO };
+        let first = if course.proven() { BEAT } else { Duration::ZERO };
         Self {
-            state: State::Relaying(tap),
+            state: State::Relaying(course),
             queue: VecDeque::new(),
             on_end: Some(on_end),
             error,
@@ -82,8 +82,8 @@ impl RelayBody {
 
     /// One look at the upstream: whether there is something new to look at here.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let State::Relaying(tap) = &mut self.state else { return Poll::Ready(()) };
-        match tap.poll_step(cx) {
+        let State::Relaying(course) = &mut self.state else { return Poll::Ready(()) };
+        match course.poll_step(cx) {
             Poll::Ready(Ok(Step::Pieces(pieces))) => {
                 if !pieces.is_empty() {
                     self.heartbeat.as_mut().reset(Instant::now() + BEAT);
@@ -92,16 +92,13 @@ impl RelayBody {
             }
             Poll::Ready(Ok(Step::End(tail, summary))) => self.close(Ending::Complete, summary, Ok(tail)),
             Poll::Ready(Err(broken)) => {
-                let (summary, last) = (tap.summary(), tap.break_off(&self.error).ok_or(broken));
+                let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(broken));
                 self.close(Ending::Broken(broken), summary, last);
             }
             Poll::Pending => {
-                let takes = tap.takes_heartbeat();
                 ready!(self.heartbeat.as_mut().poll(cx));
                 self.heartbeat.as_mut().reset(Instant::now() + BEAT);
-                if takes {
-                    self.queue.push_back(Bytes::from_static(HEARTBEAT));
-                }
+                self.queue.extend(course.heartbeat());
             }
         }
         Poll::Ready(())
@@ -140,13 +137,13 @@ impl Drop for RelayBody {
     fn drop(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Ended);
         match (state, self.on_end.take()) {
-            (State::Relaying(tap), Some(on_end)) if tap.streams() => {
-                let summary = tap.summary();
+            (State::Relaying(course), Some(on_end)) if course.streams() => {
+                let summary = course.summary();
                 // Dropping it closes the upstream's connection, now.
-                drop(tap);
+                drop(course);
                 alone(on_end(Ending::Left, summary));
             }
-            (State::Relaying(tap), Some(on_end)) => alone(Box::pin(finish(tap, on_end))),
+            (State::Relaying(course), Some(on_end)) => alone(Box::pin(finish(course, on_end))),
             // The upstream is done. A record that is being closed must not be cut short with the caller's leaving.
             (State::Closing(closing, _), _) => alone(closing),
             (State::Relaying(_) | State::Ended, _) => {}
@@ -155,12 +152,12 @@ impl Drop for RelayBody {
 }
 
 /// Reads an answer to its end for nobody, so that its tokens are known.
-async fn finish(mut tap: Box<Tap>, on_end: OnEnd) {
+async fn finish(mut course: Course, on_end: OnEnd) {
     let (ending, summary) = loop {
-        match std::future::poll_fn(|cx| tap.poll_step(cx)).await {
+        match std::future::poll_fn(|cx| course.poll_step(cx)).await {
             Ok(Step::Pieces(_)) => {}
             Ok(Step::End(_, summary)) => break (Ending::Left, summary),
-            Err(broken) => break (Ending::Broken(broken), tap.summary()),
+            Err(broken) => break (Ending::Broken(broken), course.summary()),
         }
     };
     on_end(ending, summary).await;

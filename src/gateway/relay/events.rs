@@ -38,6 +38,8 @@ pub(super) struct Events {
     done: Option<Option<Facts>>,
     usage: Option<fill::Usage>,
     error: Option<Map<String, Value>>,
+    /// A final event without an image: what it says instead.
+    blank: Option<Map<String, Value>>,
 }
 
 // === impl Events ===
@@ -59,6 +61,7 @@ impl Events {
             done: None,
             usage: None,
             error: None,
+            blank: None,
         }
     }
 
@@ -75,6 +78,11 @@ impl Events {
     /// The upstream has said that it failed.
     pub(super) const fn failed(&self) -> bool {
         self.error.is_some()
+    }
+
+    /// An event has said that there is no image.
+    pub(super) const fn said(&self) -> bool {
+        self.error.is_some() || self.blank.is_some()
     }
 
     /// What the first image is, and whether more bytes could still tell.
@@ -94,7 +102,7 @@ impl Events {
 
     /// What the upstream said instead of sending an image.
     pub(super) fn members(&self) -> Map<String, Value> {
-        self.error.clone().unwrap_or_else(|| self.members.clone())
+        self.error.as_ref().or(self.blank.as_ref()).unwrap_or(&self.members).clone()
     }
 
     /// The rest of the final frame.
@@ -251,6 +259,11 @@ impl Sink for Events {
         match (self.item.kind(), self.item.begun) {
             (Kind::Error, false) => self.error = Some(std::mem::take(&mut self.item.members)),
             (Kind::Partial | Kind::Completed, true) => self.end_frame(),
+            (Kind::Completed, false) if self.item.is_event() => {
+                let members = std::mem::take(&mut self.item.members);
+                self.something |= !fill::says_why(&members);
+                self.blank = Some(members);
+            }
             _ => {}
         }
     }

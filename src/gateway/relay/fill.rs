@@ -106,13 +106,35 @@ pub(super) fn item_members(asked: &Asked, found: &Map<String, Value>) -> Map<Str
     Map::from_iter([("revised_prompt".to_owned(), revised.into())])
 }
 
-/// Whether a member of an item can stand for an image that was made: anything but a name and an absence.
+/// What an item may say without having an image.
+const WORDS: &[&str] = &[
+    "code",
+    "content_filter_results",
+    "error",
+    "message",
+    "param",
+    "prompt_filter_results",
+    "refusal",
+    "respect_moderation",
+    "revised_prompt",
+    "sequence_number",
+    "text",
+    "type",
+    "usage",
+];
+
+/// Whether a final event without an image says why. One that does not may be about an image that was made.
+pub(super) fn says_why(members: &Map<String, Value>) -> bool {
+    ["error", "message", "refusal", "text"].iter().any(|key| members.get(*key).is_some_and(|value| !value.is_null()))
+}
+
+/// Whether a member of an item can stand for an image that was made: anything but words and an absence.
 pub(super) fn is_something(key: &str, value: &Value) -> bool {
-    !value.is_null()
-        && !matches!(
-            key,
-            "revised_prompt" | "type" | "error" | "message" | "code" | "param" | "sequence_number" | "usage"
-        )
+    if key == "response" {
+        // A whole response, at the end of its events: an image is in its output or nowhere.
+        return value.get("output").is_none_or(|output| output.as_array().is_none_or(|output| !output.is_empty()));
+    }
+    !value.is_null() && !WORDS.contains(&key)
 }
 
 /// Reads the token counts; `None` where there is nothing that can be counted.
@@ -170,6 +192,19 @@ fn count(value: &Value) -> Option<u64> {
 // === impl Usage ===
 
 impl Usage {
+    /// Both together.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            input_image: self.input_image.saturating_add(other.input_image),
+            input_text: self.input_text.saturating_add(other.input_text),
+            output: self.output.saturating_add(other.output),
+            output_image: self.output_image.saturating_add(other.output_image),
+            output_text: self.output_text.saturating_add(other.output_text),
+            total: self.total.saturating_add(other.total),
+        }
+    }
+
     /// The complete object of the contract.
     fn to_json(self) -> Value {
         json!({

@@ -65,7 +65,8 @@ impl Item {
         match kind.rsplit('.').next().unwrap_or_default() {
             "partial_image" => Kind::Partial,
             "completed" => Kind::Completed,
-            "error" => Kind::Error,
+            // A response that failed, or was cut off by a filter, says so under another name.
+            "error" | "failed" | "incomplete" => Kind::Error,
             _ if self.members.get("error").is_some_and(Value::is_object) => Kind::Error,
             _ => Kind::Other,
         }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::course::Course;
 use super::fill::Asked;
+use super::pass::{Pass, Told};
 use super::tap::{Broken, Limits, Tap, Without};
 use crate::gateway::upstream::ReplyBody;
 use crate::image::Facts;
@@ -32,7 +34,7 @@ pub(crate) enum NoProof {
 /// the request, and a connection that says nothing for long is cut by whatever stands in between.
 #[derive(Debug)]
 pub(crate) struct Proven {
-    pub(super) tap: Tap,
+    pub(super) course: Course,
 }
 
 // === impl Proven ===
@@ -40,43 +42,54 @@ pub(crate) struct Proven {
 impl Proven {
     /// What the first image is, where its head told.
     pub(crate) fn first(&self) -> Option<Facts> {
-        self.tap.first().0
+        self.course.first().0
     }
 }
 
 /// Reads until an image has begun, and a little further to know what it is.
 pub(crate) async fn prove(body: ReplyBody, asked: Asked, limits: Limits) -> Result<Proven, NoProof> {
-    let stream = asked.stream;
-    let mut tap = Tap::new(body, asked, limits);
-    if stream {
+    begin(Course::Images(Box::new(Tap::new(body, asked, limits)))).await
+}
+
+/// Reads until a response has really begun: until then it can still fail with a status of its own.
+pub(crate) async fn prove_response(body: ReplyBody, told: Told, limits: Limits) -> Result<Proven, NoProof> {
+    begin(Course::Response(Box::new(Pass::new(body, told, limits)))).await
+}
+
+async fn begin(mut course: Course) -> Result<Proven, NoProof> {
+    if course.streams() {
         let heartbeat = Instant::now() + Duration::from_secs(HEARTBEAT_SECONDS);
-        // Reading is safe to leave at any point: what was read is in the tap.
-        if let Ok(proof) = timeout_at(heartbeat, seek(&mut tap)).await {
+        // Reading is safe to leave at any point: what was read is in the course.
+        if let Ok(proof) = timeout_at(heartbeat, seek(&mut course)).await {
             proof?;
         }
     } else {
-        seek(&mut tap).await?;
+        seek(&mut course).await?;
     }
-    Ok(Proven { tap })
+    Ok(Proven { course })
 }
 
-async fn seek(tap: &mut Tap) -> Result<(), NoProof> {
+async fn seek(course: &mut Course) -> Result<(), NoProof> {
     let (mut before, mut since) = (0, 0);
     loop {
-        if tap.proven() && (since >= HOLD_TO_TELL || !tap.first().1) {
+        if course.proven() && (since >= HOLD_TO_TELL || !course.first().1) {
             return Ok(());
         }
         if before > HOLD_BEFORE_PROOF_BYTES {
             return Err(NoProof::Malformed);
         }
-        let proven = tap.proven();
-        match std::future::poll_fn(|cx| tap.poll_read(cx)).await {
+        let proven = course.proven();
+        match std::future::poll_fn(|cx| course.poll_read(cx)).await {
             Ok(Some(length)) if proven => since += length,
             Ok(Some(length)) => before += length as u64,
             // An answer that breaks off after its image has begun is for the body to end.
             Ok(None) | Err(_) if proven => return Ok(()),
+            // Of a small response its end is what proves it.
+            Ok(None) if course.proven() => return Ok(()),
+            // What comes behind the final image, in the same piece, cannot take it back.
+            Err(_) if course.complete() => return Ok(()),
             Ok(None) | Err(Broken::Failed) => {
-                return Err(tap.without_image().map_or(NoProof::Malformed, NoProof::Ended));
+                return Err(course.without_image().map_or(NoProof::Malformed, NoProof::Ended));
             }
             Err(Broken::Malformed(_) | Broken::Unfinished | Broken::Endless) => return Err(NoProof::Malformed),
             Err(Broken::Connection) => return Err(NoProof::Broken),

@@ -26,6 +26,8 @@ pub(super) struct Rewrite {
     item: Item,
     next_event: Option<Option<String>>,
     something: bool,
+    /// An event has said that there is no image.
+    said: bool,
     delivered: Vec<Option<Facts>>,
     complete: bool,
 }
@@ -51,6 +53,7 @@ impl Rewrite {
             item: Item::default(),
             next_event: None,
             something: false,
+            said: false,
             delivered: Vec::new(),
             complete: false,
         }
@@ -77,6 +80,11 @@ impl Rewrite {
     /// Where an image should be there was something else.
     pub(super) const fn something(&self) -> bool {
         self.something
+    }
+
+    /// An event has said that there is no image.
+    pub(super) const fn said(&self) -> bool {
+        self.said
     }
 
     /// The pieces that can go out now.
@@ -169,8 +177,18 @@ impl Sink for Rewrite {
 
     fn item_end(&mut self) {
         if !self.item.begun {
-            if self.item.is_event() && self.item.kind() == Kind::Error {
-                self.take_event();
+            match self.item.kind() {
+                kind @ (Kind::Error | Kind::Completed) if self.item.is_event() => {
+                    self.something |= kind == Kind::Completed && !fill::says_why(&self.item.members);
+                    self.take_event();
+                    self.said = true;
+                }
+                // What an element says instead of holding an image may be why.
+                Kind::Completed if !self.item.members.is_empty() => {
+                    let said = std::mem::take(&mut self.item.members);
+                    self.members.insert("data".to_owned(), Value::Array(vec![said.into()]));
+                }
+                _ => {}
             }
             return;
         }

@@ -103,6 +103,11 @@ impl Sse {
         std::mem::take(&mut self.progressed)
     }
 
+    /// Whether the data of an event has begun and is not whole.
+    pub(super) fn in_event(&self) -> bool {
+        self.data == Data::Object
+    }
+
     /// The stream has ended. An event that is whole counts even if the blank line after it is missing.
     pub(super) fn finish(&self) -> Result<(), Malformed> {
         if self.data == Data::Object { self.lexer.finish() } else { Ok(()) }

@@ -1,24 +1,23 @@
 //! One answer between the upstream and the caller: whatever shape comes in becomes the shape that was asked for.
 
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::Body as _;
 use serde_json::{Map, Value};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-use super::events::Events;
+use super::events::{Events, HEARTBEAT};
 use super::fill::Asked;
+use super::intake::{Intake, Silence};
 use super::lexer::{Lexer, Malformed};
 use super::rewrite::{Rewrite, Summary};
 use super::sse::Sse;
-use crate::gateway::upstream::{ReplyBody, ReplyError};
+use crate::gateway::upstream::ReplyBody;
 use crate::image::Facts;
 
 /// No image is larger in base64 (ours: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB of bytes).
-const IMAGE_MAX: u64 = 96 * 1024 * 1024;
+pub(super) const IMAGE_MAX: u64 = 96 * 1024 * 1024;
 
 /// How long an answer may take, from here on.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +50,7 @@ pub(crate) enum Broken {
 /// Keeps the lexer's word private to this room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct MalformedAnswer(Malformed);
+pub(crate) struct MalformedAnswer(pub(super) Malformed);
 
 /// A whole answer in which no image was found.
 #[derive(Debug)]
@@ -73,15 +72,9 @@ pub(super) enum Step {
 /// The upstream's body with everything behind it.
 #[derive(Debug)]
 pub(super) struct Tap {
-    body: ReplyBody,
+    intake: Intake,
     input: Input,
     output: Output,
-    limits: Limits,
-    timer: Pin<Box<Sleep>>,
-    /// The timer runs only while somebody waits for the upstream: a caller who does not read is not the upstream's fault.
-    waiting: bool,
-    /// Bytes that may still come: an answer without end is none.
-    room: u64,
     /// How the body ended, once it has: it is not asked again.
     over: Option<Result<(), Broken>>,
 }
@@ -118,17 +111,8 @@ impl Tap {
         let images = u64::try_from(asked.count).unwrap_or(1) + u64::from(asked.partials);
         let output =
             if asked.stream { Output::Events(Events::new(asked)) } else { Output::Answer(Rewrite::new(asked)) };
-        let timer = Box::pin(tokio::time::sleep_until(limits.until));
-        Self {
-            body,
-            input: Input::Unknown,
-            output,
-            limits,
-            timer,
-            waiting: false,
-            room: images.saturating_mul(IMAGE_MAX),
-            over: None,
-        }
+        let intake = Intake::new(body, limits, images.saturating_mul(IMAGE_MAX));
+        Self { intake, input: Input::Unknown, output, over: None }
     }
 
     /// The next pieces for the caller.
@@ -141,10 +125,14 @@ impl Tap {
             match ready!(self.poll_read(cx)) {
                 Ok(Some(_)) => return Poll::Ready(Ok(Step::Pieces(either!(&mut self.output, take)))),
                 Ok(None) => self.ended()?,
-                // What comes after the final image cannot take it back.
+                // What comes after the final image cannot take it back, even in the same piece.
                 Err(_) if self.complete() => {}
                 Err(broken) => return Poll::Ready(Err(broken)),
             }
+        }
+        let waiting = either!(&mut self.output, take);
+        if !waiting.is_empty() {
+            return Poll::Ready(Ok(Step::Pieces(waiting)));
         }
         let summary = self.summary();
         Poll::Ready(Ok(Step::End(either!(&mut self.output, finish), summary)))
@@ -172,9 +160,10 @@ impl Tap {
         }
     }
 
-    /// Whether the caller gets events, and a comment may stand here.
-    pub(super) fn takes_heartbeat(&self) -> bool {
-        matches!(&self.output, Output::Events(events) if events.between_frames())
+    /// What keeps the connection awake, where the caller gets events and a comment may stand here.
+    pub(super) fn heartbeat(&self) -> Option<Bytes> {
+        let takes = matches!(&self.output, Output::Events(events) if events.between_frames());
+        takes.then_some(Bytes::from_static(HEARTBEAT))
     }
 
     /// Whether the caller gets events.
@@ -197,46 +186,26 @@ impl Tap {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
-        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Ready(frame) => frame,
-            Poll::Pending => {
-                self.start_waiting();
-                ready!(self.timer.as_mut().poll(cx));
-                return Poll::Ready(Err(Broken::Timeout));
-            }
+        // A model draws before its first byte and between its events; within a plain answer it does not.
+        let silence = match &self.input {
+            Input::Events(sse) if sse.in_event() => Silence::Sending,
+            Input::Unknown | Input::Events(_) => Silence::Working,
+            Input::Answer(_) => Silence::Sending,
         };
-        let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
-        let frame = frame.map_err(|ReplyError| Broken::Connection)?;
-        let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(0))) };
-        self.room = self.room.checked_sub(data.len() as u64).ok_or(Broken::Endless)?;
-        // A caller who reads slowly keeps data ready for ever: the timer alone would never be asked.
-        if Instant::now() >= self.limits.until {
-            return Poll::Ready(Err(Broken::Timeout));
-        }
+        let Some(data) = ready!(self.intake.poll(cx, silence))? else { return Poll::Ready(Ok(None)) };
         let read = self.push(&data);
-        // An upstream's own heartbeat is no sign that it works.
-        self.waiting &= match &mut self.input {
-            Input::Events(sse) => !sse.take_progress(),
-            Input::Unknown | Input::Answer(_) => false,
+        let progressed = match &mut self.input {
+            Input::Events(sse) => sse.take_progress(),
+            Input::Unknown | Input::Answer(_) => true,
         };
+        if progressed {
+            self.intake.progressed();
+        }
         read?;
         if matches!(&self.output, Output::Events(events) if events.failed()) {
             return Poll::Ready(Err(Broken::Failed));
         }
         Poll::Ready(Ok(Some(data.len())))
-    }
-
-    /// Starts the clock, unless it runs.
-    fn start_waiting(&mut self) {
-        if std::mem::replace(&mut self.waiting, true) {
-            return;
-        }
-        // A model draws before its first byte and between its events; within a plain answer it does not.
-        let idle = match self.input {
-            Input::Unknown | Input::Events(_) => self.limits.event_idle,
-            Input::Answer(_) => self.limits.idle,
-        };
-        self.timer.as_mut().reset(self.limits.until.min(Instant::now() + idle));
     }
 
     /// The body has ended: whether the answer is whole.
@@ -254,7 +223,10 @@ impl Tap {
             Input::Unknown => false,
             Input::Answer(lexer) => lexer.finish().is_ok(),
             // Events that end without a final image and without an error say nothing of what was made.
-            Input::Events(_) => matches!(&self.output, Output::Events(events) if events.failed()) || self.error_event(),
+            Input::Events(_) => match &self.output {
+                Output::Answer(rewrite) => rewrite.said(),
+                Output::Events(events) => events.said(),
+            },
         };
         whole.then(|| match &self.output {
             Output::Answer(rewrite) => Without { members: rewrite.members().clone(), something: rewrite.something() },
@@ -262,12 +234,7 @@ impl Tap {
         })
     }
 
-    /// An error came as an event although a plain answer was asked for.
-    fn error_event(&self) -> bool {
-        matches!(&self.output, Output::Answer(rewrite) if rewrite.members().contains_key("error"))
-    }
-
-    fn complete(&self) -> bool {
+    pub(super) fn complete(&self) -> bool {
         either!(&self.output, complete)
     }
 

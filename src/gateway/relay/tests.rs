@@ -39,11 +39,8 @@ fn broken(body: &str) -> ReplyBody {
 }
 
 fn limits() -> Limits {
-    Limits {
-        idle: Duration::from_secs(60),
-        event_idle: Duration::from_secs(150),
-        until: Instant::now() + Duration::from_secs(360),
-    }
+    let seconds = Duration::from_secs;
+    Limits { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) }
 }
 
 type Told = Arc<Mutex<Vec<(Ending, Summary)>>>;
@@ -215,7 +212,6 @@ fn silent() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
 }
 
 // === events ===
-
 fn streaming(partials: u32) -> Asked {
     Asked { partials, stream: true, ..asked(1) }
 }
@@ -338,7 +334,9 @@ async fn events_without_an_image_never_begin() {
         matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(NoProof::Ended(without)) if without.members.contains_key("error"))
     );
     let empty = "event: image_generation.completed\ndata: {\"b64_json\":null}\n\n";
-    assert!(matches!(prove(pieces(empty, 9), streaming(0), limits()).await, Err(NoProof::Malformed)));
+    // It says neither that it failed nor why, so it may be about an image that was made.
+    let blank = prove(pieces(empty, 9), streaming(0), limits()).await;
+    assert!(matches!(blank, Err(NoProof::Ended(without)) if without.something));
     assert!(matches!(prove(broken(": hi\n\n"), streaming(0), limits()).await, Err(NoProof::Broken)));
 }
 
@@ -389,4 +387,62 @@ async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
     drop(body);
     assert_eq!(told.lock().unwrap()[0].0, Ending::Left);
     assert!(writer.is_closed(), "the upstream's body is gone");
+}
+
+/// What a whole answer without an image says, as it is classed.
+async fn said(body: &str, stream: bool) -> (String, bool) {
+    let asked = Asked { stream, ..asked(1) };
+    match prove(pieces(body, 9), asked, limits()).await {
+        Err(NoProof::Ended(without)) => (Value::from(without.members).to_string(), without.something),
+        other => panic!("{body}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn why_there_is_no_image_is_kept_whatever_it_came_in() {
+    let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"why"},"output":[]}}"#;
+    let blank = r#"{"type":"image_generation.completed","b64_json":null,"text":"why"}"#;
+    for body in [
+        format!("event: response.failed\ndata: {failed}\n\n"),
+        format!("data: {}\n\n", failed.replace("failed", "incomplete")),
+        format!("event: image_generation.completed\ndata: {blank}\n\n"),
+        "event: error\ndata: {\"type\":\"error\",\"code\":\"why\",\"message\":\"m\"}\n\n".to_owned(),
+    ] {
+        for stream in [true, false] {
+            let (members, something) = said(&body, stream).await;
+            assert!(members.contains("why") && !something, "{body} {stream}: {members}");
+        }
+    }
+    let (members, something) = said(r#"{"created":1,"data":[{"text":"why"}]}"#, false).await;
+    assert!(members.contains("why") && !something, "{members}");
+    // Where something may stand for an image, it is said.
+    assert!(said(r#"{"data":[{"url":"https://images.example/1","text":"why"}]}"#, false).await.1);
+    let made = failed.replace("[]", r#"[{"type":"image_generation_call"}]"#);
+    assert!(said(&format!("data: {made}\n\n"), true).await.1);
+    assert!(said(&format!("data: {}\n\n", blank.replace("text", "size")), true).await.1);
+}
+
+#[tokio::test]
+async fn what_comes_behind_the_final_image_takes_nothing_of_it_away() {
+    let twice = event("image_generation.completed", USAGE).replace("}\n\n", "}{\"b64_json\":\"AAAA\"}\n\n");
+    let both = event("image_generation.partial_image", "") + &twice;
+    for cut in [1, 170, 100_000] {
+        let (stream, ending, summary) = streamed(pieces(&both, cut), 1).await;
+        assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 1), "{cut}");
+        let images: Vec<_> = frames(&stream).into_iter().map(|(_, data)| data["b64_json"].clone()).collect();
+        assert_eq!(images, [PNG_HEAD; 2], "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_blank_final_event_takes_no_image_away() {
+    let blank = r#"{"type":"image_generation.completed","b64_json":""}"#;
+    let good = format!(r#"{{"type":"image_generation.completed","b64_json":"{PNG_HEAD}"}}"#);
+    let body = format!("data: {blank}\n\ndata: {good}\n\n");
+    for stream in [true, false] {
+        let proven = prove(pieces(&body, 9), Asked { stream, ..asked(1) }, limits()).await.expect("an image");
+        let (body, told) = relay(proven);
+        assert!(String::from_utf8_lossy(&body.collect().await.expect("whole").to_bytes()).contains(PNG_HEAD));
+        assert_eq!(told.lock().unwrap().pop().expect("told").0, Ending::Complete);
+    }
 }

@@ -7,56 +7,90 @@ use crate::image::SizeRequest;
 use crate::tables::{Field, Kind};
 
 /// Reads a body as a JSON object. Of duplicate keys the last one wins.
-pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| {
-        Rejection::whole(Reason::InvalidJson, format!("The request body is not valid JSON: {error}."))
-    })?;
+pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(Rejection::whole(
-            Reason::InvalidJson,
-            format!("The request body must be a JSON object, but it is {}.", kind_of(&other)),
-        )),
+        other => Err(not_object(kind_of(&other))),
     }
+}
+
+/// The body is no JSON at all.
+pub(super) fn not_json(error: &serde_json::Error) -> Rejection {
+    Rejection::whole(Reason::InvalidJson, format!("The request body is not valid JSON: {error}."))
+}
+
+/// The body is JSON, and no object.
+pub(super) fn not_object(found: &str) -> Rejection {
+    Rejection::whole(Reason::InvalidJson, format!("The request body must be a JSON object, but it is {found}."))
 }
 
 /// Checks every field against the table, and makes what is left plain: `null` becomes absence, and whole numbers
 /// their shortest spelling.
 ///
-/// Fields of images are not in such a body: they have been read already.
-pub(super) fn check(table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
+/// Fields of images are not in such a body: they have been read already. `place` is what stands before the names of the
+/// fields in the words of the caller: nothing, or such as `tools[0].`.
+pub(crate) fn check(place: &str, table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
     let table: Vec<&Field> = table.iter().filter(|field| !matches!(field.kind, Kind::Images | Kind::Image)).collect();
     body.retain(|name, value| !(value.is_null() && table.iter().any(|field| field.name == name && field.nullable)));
     if let Some(name) = body.keys().find(|name| table.iter().all(|field| field.name != name.as_str())) {
-        return Err(Rejection::new(name.clone(), Reason::UnknownParameter, format!("Unknown parameter: '{name}'.")));
+        return Err(unknown(format!("{place}{name}")));
     }
     for field in table {
         match body.get_mut(field.name) {
-            Some(value) => check_one(field, value)?,
-            None if field.required => {
-                let message = format!("Missing required parameter: '{}'.", field.name);
-                return Err(Rejection::new(field.name, Reason::MissingParameter, message));
-            }
+            Some(value) => check_one(&format!("{place}{}", field.name), field.kind, value)?,
+            None if field.required => return Err(missing(format!("{place}{}", field.name))),
             None => {}
         }
     }
     Ok(())
 }
 
-fn check_one(field: &Field, value: &mut Value) -> Result<(), Rejection> {
-    match field.kind {
-        Kind::Text { min, max } => text(field, value, min, max),
-        Kind::Integer { min, max } => integer(field, value, min, max),
-        Kind::Choice(words) => choice(field, value, words),
-        Kind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(field, "a boolean", value)),
-        Kind::Size => size(field, value),
+/// There is no such parameter.
+pub(super) fn unknown(name: String) -> Rejection {
+    let message = format!("Unknown parameter: '{name}'.");
+    Rejection::new(name, Reason::UnknownParameter, message)
+}
+
+/// A required parameter is absent.
+pub(super) fn missing(name: String) -> Rejection {
+    let message = format!("Missing required parameter: '{name}'.");
+    Rejection::new(name, Reason::MissingParameter, message)
+}
+
+/// The JSON type of a parameter is another one.
+pub(super) fn wrong_type(name: &str, expected: &str, found: &str) -> Rejection {
+    let message = format!("Invalid type for '{name}': expected {expected}, but got {found} instead.");
+    Rejection::new(name, Reason::InvalidType, message)
+}
+
+fn check_one(name: &str, kind: Kind, value: &mut Value) -> Result<(), Rejection> {
+    match kind {
+        Kind::Text { min, max } => text(name, value, min, max),
+        Kind::Integer { min, max } => integer(name, value, min, max),
+        Kind::Choice(words) => choice(name, value, words),
+        Kind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", kind_of(value))),
+        Kind::Size => size(name, value),
+        Kind::Texts => texts(name, value),
+        Kind::TextMap => text_map(name, value),
         Kind::Images | Kind::Image => Ok(()),
     }
 }
 
-fn text(field: &Field, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
-    let name = field.name;
-    let text = value.as_str().ok_or_else(|| wrong_type(field, "a string", value))?;
+fn texts(name: &str, value: &Value) -> Result<(), Rejection> {
+    let items = value.as_array().ok_or_else(|| wrong_type(name, "an array", kind_of(value)))?;
+    let wrong = items.iter().enumerate().find(|(_, item)| !item.is_string());
+    wrong.map_or(Ok(()), |(at, item)| Err(wrong_type(&format!("{name}[{at}]"), "a string", kind_of(item))))
+}
+
+fn text_map(name: &str, value: &Value) -> Result<(), Rejection> {
+    let members = value.as_object().ok_or_else(|| wrong_type(name, "an object", kind_of(value)))?;
+    let wrong = members.iter().find(|(_, member)| !member.is_string());
+    wrong.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), "a string", kind_of(member))))
+}
+
+fn text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     let length = text.chars().count() as u64;
     // A text of nothing but space says nothing: where one is needed, it counts as empty.
     if length < min || (min > 0 && text.trim().is_empty()) {
@@ -74,9 +108,8 @@ fn text(field: &Field, value: &Value, min: u64, max: u64) -> Result<(), Rejectio
     Ok(())
 }
 
-fn integer(field: &Field, value: &mut Value, min: i64, max: i64) -> Result<(), Rejection> {
-    let name = field.name;
-    let number = whole(value).ok_or_else(|| wrong_type(field, "an integer", value))?;
+fn integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<(), Rejection> {
+    let number = whole(value).ok_or_else(|| wrong_type(name, "an integer", kind_of(value)))?;
     if number < min {
         let message = format!(
             "Invalid '{name}': integer below minimum value. Expected a value >= {min}, but got {number} instead."
@@ -108,30 +141,24 @@ fn whole(value: &Value) -> Option<i64> {
     })
 }
 
-fn choice(field: &Field, value: &Value, words: &[&str]) -> Result<(), Rejection> {
-    let word = value.as_str().ok_or_else(|| wrong_type(field, "a string", value))?;
+fn choice(name: &str, value: &Value, words: &[&str]) -> Result<(), Rejection> {
+    let word = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     if words.contains(&word) {
         return Ok(());
     }
     let message = format!("Invalid value: '{}'. Supported values are: {}.", clip(word), list(words));
-    Err(Rejection::new(field.name, Reason::InvalidValue, message))
+    Err(Rejection::new(name, Reason::InvalidValue, message))
 }
 
-fn size(field: &Field, value: &Value) -> Result<(), Rejection> {
-    let text = value.as_str().ok_or_else(|| wrong_type(field, "a string", value))?;
+fn size(name: &str, value: &Value) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     let parsed = text.parse::<SizeRequest>();
-    parsed.map(drop).map_err(|error| {
-        Rejection::new(field.name, Reason::InvalidValue, format!("Invalid size '{}'. {error}", clip(text)))
-    })
+    parsed
+        .map(drop)
+        .map_err(|error| Rejection::new(name, Reason::InvalidValue, format!("Invalid size '{}'. {error}", clip(text))))
 }
 
-fn wrong_type(field: &Field, expected: &str, value: &Value) -> Rejection {
-    let message =
-        format!("Invalid type for '{}': expected {expected}, but got {} instead.", field.name, kind_of(value));
-    Rejection::new(field.name, Reason::InvalidType, message)
-}
-
-fn kind_of(value: &Value) -> &'static str {
+pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -144,7 +171,7 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// As much of a value as belongs into a message.
-fn clip(text: &str) -> String {
+pub(super) fn clip(text: &str) -> String {
     const MOST: usize = 60;
     let mut short: String = text.chars().take(MOST).collect();
     if short.len() < text.len() {

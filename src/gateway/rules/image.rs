@@ -42,9 +42,9 @@ pub(crate) fn edit(form: EditForm, received: DateTime<Utc>) -> Result<Job, Error
 
 /// Every rule on fields, alone and together. What an edit and a generation ask for is the same beside the images.
 fn settle(table: &'static [Field], object: &mut Map<String, Value>) -> Result<ImageGenerationRequest, Rejection> {
-    fidelity(object)?;
-    transparency(object)?;
-    fields::check(table, object)?;
+    fidelity("", object)?;
+    transparency("", object)?;
+    fields::check("", table, object)?;
     let request = typed(object)?;
     combinations(&request)?;
     Ok(request)
@@ -98,24 +98,24 @@ fn typed(object: &Map<String, Value>) -> Result<ImageGenerationRequest, Rejectio
 }
 
 /// `input_fidelity` must be omitted for this model; `null` and an empty text are ways to omit it.
-fn fidelity(object: &mut Map<String, Value>) -> Result<(), Rejection> {
+pub(super) fn fidelity(place: &str, object: &mut Map<String, Value>) -> Result<(), Rejection> {
     match object.remove("input_fidelity") {
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(text)) if text.is_empty() => Ok(()),
         Some(_) => {
             let message = "The model 'gpt-image-2' does not support the 'input_fidelity' parameter.";
-            Err(Rejection::new("input_fidelity", Reason::InvalidValue, message))
+            Err(Rejection::new(format!("{place}input_fidelity"), Reason::InvalidValue, message))
         }
     }
 }
 
 /// Asked for so often that it deserves its own sentence.
-fn transparency(object: &Map<String, Value>) -> Result<(), Rejection> {
+pub(super) fn transparency(place: &str, object: &Map<String, Value>) -> Result<(), Rejection> {
     if object.get("background").and_then(Value::as_str) != Some("transparent") {
         return Ok(());
     }
     let message = "Transparent background is not supported for this model. Supported values are: 'auto' and 'opaque'.";
-    Err(Rejection::new("background", Reason::InvalidValue, message))
+    Err(Rejection::new(format!("{place}background"), Reason::InvalidValue, message))
 }
 
 /// What each field allows by itself is not always allowed together.
@@ -124,17 +124,24 @@ fn combinations(request: &ImageGenerationRequest) -> Result<(), Rejection> {
     let count = request.n.map_or(1, |n| n.get());
     let partials = request.partial_images.map_or(0, |partials| partials.get());
     let compression = request.output_compression.map_or(100, |compression| compression.get());
-    let png = request.output_format.is_none_or(|format| format.to_string() == "png");
+    let format = request.output_format.map(|format| format.to_string());
     let (param, message) = if stream && count > 1 {
         ("n", "Streaming is only supported with n=1.")
     } else if partials > 0 && !stream {
         ("partial_images", "Partial images are only supported with 'stream' set to true.")
-    } else if compression < 100 && png {
-        ("output_compression", "Compression below 100 is only supported with 'output_format' 'jpeg' or 'webp'.")
     } else {
-        return Ok(());
+        return lossless("", format.as_deref(), compression);
     };
     Err(Rejection::new(param, Reason::InvalidValue, message))
+}
+
+/// PNG knows no compression that takes something away.
+pub(super) fn lossless(place: &str, format: Option<&str>, compression: i64) -> Result<(), Rejection> {
+    if compression == 100 || format.is_some_and(|format| format != "png") {
+        return Ok(());
+    }
+    let message = "Compression below 100 is only supported with 'output_format' 'jpeg' or 'webp'.";
+    Err(Rejection::new(format!("{place}output_compression"), Reason::InvalidValue, message))
 }
 
 /// The request as it goes upstream: the caller's own fields, checked, without what only the gateway understands.

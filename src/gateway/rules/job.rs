@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use crate::gateway::spool::Upload;
-use crate::image::{Format, SizeRequest};
+use crate::image::{Format, Size, SizeRequest};
 use crate::wire::types::ImageGenerationRequest;
 
 /// A request that passed every rule. Only this room makes one.
@@ -61,6 +61,16 @@ impl Job {
         }
     }
 
+    /// The same request at another size and quality, both of which every model of this job allows.
+    pub(crate) fn lowered(&self, size: Size, quality: &str) -> Self {
+        let mut lowered = self.clone();
+        lowered.size = SizeRequest::from(size);
+        lowered.quality = Some(quality.to_owned());
+        lowered.fields.insert("size".to_owned(), Value::String(size.to_string()));
+        lowered.fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
+        lowered
+    }
+
     /// The operation of the document.
     pub(crate) const fn operation(&self) -> &'static str {
         if self.material.is_some() { "edit_image" } else { "create_image" }
@@ -93,7 +103,7 @@ impl Job {
 
     /// Whether it takes one of the few places for large images.
     pub(crate) fn is_large(&self) -> bool {
-        self.size.exact().is_some_and(crate::image::Size::is_large)
+        self.size.exact().is_some_and(Size::is_large)
     }
 
     /// The quality as asked for, where it was.

@@ -23,6 +23,12 @@ pub(crate) enum StoreError {
         /// What is wrong and what to do about it.
         detail: String,
     },
+    /// The master key of the configuration is not one, or cannot be used for what was asked.
+    #[error("the master key cannot be used: {detail}")]
+    MasterKey {
+        /// Why, and what to do about it.
+        detail: &'static str,
+    },
     /// A newer imagate has written this database.
     #[error("the database has schema version {found}, this imagate knows up to {known}: use the newer program")]
     Newer {

@@ -115,16 +115,27 @@ pub(crate) fn random_base62<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut filled = 0;
     while filled < N {
         let mut bytes = [0; 64];
-        getrandom::fill(&mut bytes).map_err(|source| StoreError::Unavailable {
-            doing: "asking the system for random bytes",
-            source: source.into(),
-        })?;
+        fill_random(&mut bytes)?;
         for byte in bytes.into_iter().filter(|byte| *byte < FAIR).take(N - filled) {
             letters[filled] = BASE62[usize::from(byte % 62)];
             filled += 1;
         }
     }
     Ok(letters)
+}
+
+/// Bytes from the system's generator.
+pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bytes = [0; N];
+    fill_random(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn fill_random(bytes: &mut [u8]) -> Result<(), StoreError> {
+    getrandom::fill(bytes).map_err(|source| StoreError::Unavailable {
+        doing: "asking the system for random bytes",
+        source: source.into(),
+    })
 }
 
 #[cfg(test)]

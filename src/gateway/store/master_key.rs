@@ -1,82 +1,124 @@
-//! The secret of an installation, from which every other stored secret is derived.
+//! The secret of an installation, which wraps every key that its stored secrets depend on.
 //!
-//! It lies beside the database and not in it, so that a stolen dump alone says nothing about keys.
+//! It lies beside the database or in the configuration, and never in the database: a stolen dump alone says nothing.
 
-use std::fmt;
-use std::fs;
-use std::io::Write;
-use std::path::Path;
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use super::StoreError;
-use super::data_dir::{DataDir, open_private};
+use super::secret_bytes::{LENGTH, SecretBytes};
+use super::{StoreError, Vault};
 
-const LENGTH: usize = 32;
+/// Names the use, so that the key that wraps is no other derived key.
+const WRAPPING: &[u8] = b"imagate data key wrapping v1";
 
 /// 32 bytes that never leave the process.
-pub(crate) struct MasterKey([u8; LENGTH]);
+#[derive(Debug)]
+pub(crate) struct MasterKey(SecretBytes);
 
 impl MasterKey {
-    /// The bytes, for deriving other keys. They belong in no log and no row.
-    pub(crate) fn expose(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Reads the key of a data directory. The directory must be locked for opening.
-    pub(super) fn read(data_dir: &DataDir) -> Result<Self, StoreError> {
-        let path = data_dir.master_key();
-        // Opening closes the file to others if it stood open.
-        open_existing(&path).map_err(StoreError::io("opening master.key"))?;
-        let mut bytes = fs::read(&path).map_err(StoreError::io("reading master.key"))?;
-        let key = <[u8; LENGTH]>::try_from(bytes.as_slice());
-        bytes.fill(0);
-        key.map(Self).map_err(|_| {
-            StoreError::damaged("master.key does not hold exactly 32 bytes: restore it from the backup of the database")
+    /// Reads a key as people write it: 64 hex digits, or 32 bytes in base64.
+    ///
+    /// # Errors
+    /// [`StoreError::MasterKey`] where it is neither. Nothing of the text is in it.
+    pub(crate) fn from_text(text: &str) -> Result<Self, StoreError> {
+        let text = text.trim();
+        let bytes = from_hex(text).or_else(|| from_base64(text));
+        bytes.map(|bytes| Self(SecretBytes::new(bytes))).ok_or(StoreError::MasterKey {
+            detail: "it must be 64 hex digits or 32 bytes in base64, as `openssl rand -hex 32` makes it",
         })
     }
 
-    /// Makes the key of a new data directory: it appears under its name whole and durable, or not at all.
-    pub(super) fn make(data_dir: &DataDir) -> Result<Self, StoreError> {
+    pub(super) fn from_bytes(bytes: [u8; LENGTH]) -> Self {
+        Self(SecretBytes::new(bytes))
+    }
+
+    pub(super) fn random() -> Result<Self, StoreError> {
+        SecretBytes::random().map(Self)
+    }
+
+    /// For the file that holds it.
+    pub(super) fn expose(&self) -> &[u8] {
+        self.0.expose()
+    }
+
+    /// What wraps data keys.
+    pub(super) fn wrapping(&self) -> Result<Vault, StoreError> {
+        Vault::new(&self.derive(WRAPPING))
+    }
+
+    /// A key for one purpose, from which the master key cannot be found.
+    pub(super) fn derive(&self, purpose: &[u8]) -> SecretBytes {
+        let master = hmac::Key::new(hmac::HMAC_SHA256, self.0.expose());
         let mut bytes = [0; LENGTH];
-        getrandom::fill(&mut bytes).map_err(|source| StoreError::Unavailable {
-            doing: "asking the system for random bytes",
-            source: source.into(),
-        })?;
-        let path = data_dir.master_key();
-        write_whole(data_dir, &path, &bytes).map_err(StoreError::io("writing master.key"))?;
-        Ok(Self(bytes))
+        bytes.copy_from_slice(hmac::sign(&master, purpose).as_ref());
+        SecretBytes::new(bytes)
     }
 
     #[cfg(test)]
     pub(crate) fn for_test(byte: u8) -> Self {
-        Self([byte; LENGTH])
+        Self(SecretBytes::new([byte; LENGTH]))
     }
 }
 
-impl Drop for MasterKey {
-    fn drop(&mut self) {
-        self.0.fill(0);
-        // Without somebody looking at it the compiler may leave the write out.
-        std::hint::black_box(&self.0);
+fn from_hex(text: &str) -> Option<[u8; LENGTH]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * LENGTH {
+        return None;
     }
-}
-
-impl fmt::Debug for MasterKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("MasterKey([redacted])")
+    let mut bytes = [0; LENGTH];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |place: usize| char::from(pair[place]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        *byte = digit(0)? << 4 | digit(1)?;
     }
+    Some(bytes)
 }
 
-fn open_existing(path: &Path) -> std::io::Result<()> {
-    fs::metadata(path)?;
-    open_private(path).map(drop)
+fn from_base64(text: &str) -> Option<[u8; LENGTH]> {
+    let bytes = STANDARD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text)).ok()?;
+    bytes.try_into().ok()
 }
 
-fn write_whole(data_dir: &DataDir, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let unfinished = path.with_extension("key.new");
-    let mut file = open_private(&unfinished)?;
-    file.set_len(0)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)?;
-    data_dir.sync()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, byte: Option<u8>) {
+        match (MasterKey::from_text(text), byte) {
+            (Ok(key), Some(byte)) => assert!(key.expose() == [byte; LENGTH]),
+            (Err(error), None) => assert!(text.is_empty() || !format!("{error} {error:?}").contains(text)),
+            (key, _) => panic!("{text} {key:?}"),
+        }
+    }
+
+    #[test]
+    fn a_key_is_hex_or_base64_of_32_bytes() {
+        check(&"ab".repeat(32), Some(0xab));
+        check(&"AB".repeat(32), Some(0xab));
+        check(&format!(" {}\n", "00".repeat(32)), Some(0));
+        let base64 = STANDARD.encode([0xab; LENGTH]);
+        check(&base64, Some(0xab));
+        check(base64.trim_end_matches('='), Some(0xab));
+    }
+
+    #[test]
+    fn whatever_else_it_is_it_is_no_key() {
+        for text in [String::new(), "ab".repeat(31), "ab".repeat(33), "xy".repeat(32), "é".repeat(32), "+f".repeat(32)]
+        {
+            check(&text, None);
+        }
+        check(&STANDARD.encode([0xab; LENGTH - 1]), None);
+        check(&STANDARD.encode([0xab; LENGTH + 1]), None);
+        // A password is not a key, however long it may be.
+        check("correct horse battery staple correct horse", None);
+    }
+
+    #[test]
+    fn each_purpose_has_its_own_key() {
+        let master = MasterKey::for_test(1);
+        assert!(master.derive(b"one").expose() != master.derive(b"two").expose());
+        assert!(master.derive(b"one").expose() != MasterKey::for_test(2).derive(b"one").expose());
+        assert_eq!(format!("{master:?}"), "MasterKey([redacted])");
+    }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Record {
     pub(crate) key: KeyId,
     /// The `user` field of the request.
     pub(crate) end_user: Option<String>,
+    /// What was made instead of what was asked for, where the caller or the group allowed it.
+    pub(crate) fallback: Option<String>,
 }
 
 /// What became of a job.

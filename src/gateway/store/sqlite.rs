@@ -4,12 +4,18 @@
 //! Every commit waits for the disk: a record that was reported durable survives a power cut.
 
 mod accounts;
+mod data_keys;
 mod decode;
 mod keys;
 mod open;
 mod people;
 mod records;
+mod replays;
+mod rotate;
+mod together;
+mod tokens;
 mod trouble;
+mod unlock;
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +27,9 @@ use sqlx::SqlitePool;
 
 use super::data_dir::DataDir;
 use super::{
-    AccountId, AccountRow, AccountSpec, GroupId, GroupRow, KeyChange, KeyId, KeyRow, MasterKey, NodeId, PublicId,
-    Record, RecordFilter, RecordWrite, ServeLock, Store, StoreError, Timestamp, UserId, UserRow, Written,
+    AccountChange, AccountId, AccountRow, AccountSpec, Claimed, GroupId, GroupRow, KeyChange, KeyId, KeyRow, MasterKey,
+    NewAccount, NodeId, PepperKey, PublicId, Record, RecordFilter, RecordWrite, ReplayDone, ReplayRow, RequestId,
+    ServeLock, Store, StoreError, StoredReplay, Timestamp, TokenRow, UserId, UserRow, Vault, Written,
 };
 use trouble::during;
 
@@ -32,7 +39,10 @@ pub(crate) struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
     data_dir: DataDir,
-    master_key: MasterKey,
+    /// The master key of the configuration; `None` where it lies in master.key.
+    given: Option<MasterKey>,
+    vault: Vault,
+    pepper: PepperKey,
 }
 
 impl SqliteStore {
@@ -41,8 +51,8 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] where one of its files is gone or broken: nothing is ever made anew over old data.
-    pub(crate) async fn open(data_dir: &Path) -> Result<Self, StoreError> {
-        open::open(data_dir).await
+    pub(crate) async fn open(data_dir: &Path, master_key: Option<MasterKey>) -> Result<Self, StoreError> {
+        open::open(data_dir, master_key).await
     }
 
     /// The right to serve from this directory, held until it is dropped.
@@ -53,9 +63,27 @@ impl SqliteStore {
         self.data_dir.lock_for_serving()
     }
 
-    /// What the stored secrets of this directory are derived from.
-    pub(crate) fn master_key(&self) -> &MasterKey {
-        &self.master_key
+    /// What seals secrets for this database, and for files beside it.
+    pub(crate) fn vault(&self) -> &Vault {
+        &self.vault
+    }
+
+    /// What API keys are hashed under.
+    pub(crate) fn pepper_key(&self) -> &PepperKey {
+        &self.pepper
+    }
+
+    /// Wraps every data key by another master key. What is stored stays as it is, and so does a server that runs
+    /// beside: it holds the data keys themselves.
+    ///
+    /// Where the key lies in master.key, that file changes too, and without a next key a random one is made. Where the
+    /// configuration gives it, the next one must be given, and the configuration changed afterwards.
+    ///
+    /// # Errors
+    /// [`StoreError::MasterKey`] where the next key is missing; [`StoreError::Damaged`] where the key of the
+    /// configuration is no longer the one in use. Nothing has changed then.
+    pub(crate) async fn rotate_master_key(&self, next: Option<MasterKey>) -> Result<(), StoreError> {
+        rotate::rotate(self, next).await
     }
 
     /// Closes every connection, so that the last process folds the log into the database file.
@@ -76,11 +104,88 @@ impl Store for SqliteStore {
     }
 
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError> {
-        accounts::sync(self, AccountId::random()?, account).await.map_err(during("storing an account"))
+        let row = accounts::sync(self, AccountId::random()?, account).await.map_err(during("storing an account"))?;
+        row.ok_or(StoreError::Conflict)
     }
 
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError> {
         accounts::list(&self.readers).await.map_err(during("listing accounts"))
+    }
+
+    async fn insert_account(&self, account: &NewAccount) -> Result<AccountRow, StoreError> {
+        accounts::insert(&self.writer, AccountId::random()?, account).await.map_err(during("adding an account"))
+    }
+
+    async fn change_account(
+        &self,
+        name: &str,
+        change: AccountChange,
+        at: Timestamp,
+    ) -> Result<Option<AccountRow>, StoreError> {
+        accounts::change(&self.writer, name, change, at).await.map_err(during("changing an account"))
+    }
+
+    async fn delete_account(&self, name: &str) -> Result<bool, StoreError> {
+        accounts::delete(&self.writer, name).await.map_err(during("deleting an account"))
+    }
+
+    async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
+        accounts::mark_absent(&self.writer, in_file, at).await.map_err(during("marking accounts that left the file"))
+    }
+
+    async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError> {
+        tokens::load(&self.readers, account).await.map_err(during("loading a token"))
+    }
+
+    async fn claim_refresh(
+        &self,
+        account: &str,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
+        tokens::claim(&self.writer, account, holder, now, until).await.map_err(during("claiming to fetch a token"))
+    }
+
+    async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError> {
+        tokens::store(&self.writer, account, holder, sealed).await.map_err(during("storing a token"))
+    }
+
+    async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError> {
+        tokens::release(&self.writer, account, holder).await.map_err(during("letting go of a token"))
+    }
+
+    async fn delete_token(&self, account: &str) -> Result<(), StoreError> {
+        tokens::delete(&self.writer, account).await.map_err(during("deleting a token"))
+    }
+
+    async fn claim_replay(&self, claim: &ReplayRow) -> Result<Claimed, StoreError> {
+        replays::claim(&self.writer, claim).await.map_err(during("claiming an answer"))
+    }
+
+    async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
+        replays::find(&self.readers, scope).await.map_err(during("looking up an answer"))
+    }
+
+    async fn finish_replay(
+        &self,
+        scope: &[u8; 32],
+        request_id: &RequestId,
+        done: &ReplayDone,
+    ) -> Result<bool, StoreError> {
+        replays::finish(&self.writer, scope, request_id, done).await.map_err(during("storing an answer"))
+    }
+
+    async fn forget_replay(&self, scope: &[u8; 32], request_id: &RequestId) -> Result<bool, StoreError> {
+        replays::forget(&self.writer, scope, request_id).await.map_err(during("forgetting an answer"))
+    }
+
+    async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
+        replays::list(&self.readers).await.map_err(during("listing answers"))
+    }
+
+    async fn expired_replays(&self, now: Timestamp, limit: u32) -> Result<Vec<StoredReplay>, StoreError> {
+        replays::expired(&self.readers, now, limit).await.map_err(during("listing answers"))
     }
 
     async fn insert_key(&self, key: &KeyRow) -> Result<(), StoreError> {

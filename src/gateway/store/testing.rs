@@ -1,20 +1,48 @@
 //! What the tests of several rooms need: a store to begin with, a record to write, a store that counts and fails.
 
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+mod double;
 
-use async_trait::async_trait;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
 
 use super::*;
+pub(crate) use double::{Double, POISON};
 
 /// An empty store in a directory of its own.
 pub(crate) async fn fresh() -> (TempDir, Arc<SqliteStore>) {
     let dir = TempDir::new().unwrap();
-    let store = SqliteStore::open(dir.path()).await.unwrap();
+    let store = SqliteStore::open(dir.path(), None).await.unwrap();
     (dir, Arc::new(store))
+}
+
+/// A directory as the first release left it: a key that is hashed like this, and no data keys.
+pub(crate) async fn older(master_key: [u8; 32], hash: &[u8]) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
+    let first = all.iter().take(1).cloned().collect();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
+    let pool = sqlx::SqlitePool::connect_with(options.create_if_missing(true)).await.unwrap();
+    sqlx::migrate::Migrator::with_migrations(first).run(&pool).await.unwrap();
+    sqlx::raw_sql(
+        "INSERT INTO users (id, name, role, created_at) VALUES ('usr_1', 'ada', 'member', '2026-01-01T00:00:00.000Z'); \
+         INSERT INTO groups (id, name, created_at) VALUES ('grp_1', 'default', '2026-01-01T00:00:00.000Z');",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    sqlx::query(
+        "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at) \
+         VALUES ('key_1', 'abcdefghijkl', 'laptop', 'usr_1', 'grp_1', $1, '2026-01-01T00:00:00.000Z')",
+    )
+    .bind(hash)
+    .execute(&pool)
+    .await
+    .unwrap();
+    pool.close().await;
+    std::fs::write(dir.path().join("master.key"), master_key).unwrap();
+    dir
 }
 
 /// An intent.
@@ -42,6 +70,7 @@ pub(crate) fn record(request_id: &str) -> Record {
         user: "usr_1".into(),
         key: "key_1".into(),
         end_user: Some("u-1".to_owned()),
+        fallback: None,
     }
 }
 
@@ -87,110 +116,6 @@ pub(crate) async fn key(store: &dyn Store, name: &str) -> KeyRow {
     };
     store.insert_key(&row).await.unwrap();
     row
-}
-
-/// The id of a record that [`Double`] always refuses, and whatever is in the same transaction with it.
-pub(crate) const POISON: &str = "poison";
-
-/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records.
-pub(crate) struct Double {
-    inner: Arc<dyn Store>,
-    /// Calls of any kind.
-    pub(crate) calls: AtomicUsize,
-    /// Transactions with records.
-    pub(crate) commits: AtomicUsize,
-    /// Notes that a key was used.
-    pub(crate) touches: AtomicUsize,
-    /// One permit is one transaction; as many as anybody needs unless a test takes them away.
-    pub(crate) gate: Semaphore,
-    trouble: Mutex<Option<fn() -> StoreError>>,
-}
-
-impl Double {
-    pub(crate) fn of(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            calls: AtomicUsize::new(0),
-            commits: AtomicUsize::new(0),
-            touches: AtomicUsize::new(0),
-            gate: Semaphore::new(1_000_000),
-            trouble: Mutex::default(),
-        })
-    }
-
-    /// From now on everything fails like this, or nothing does.
-    pub(crate) fn set_trouble(&self, trouble: Option<fn() -> StoreError>) {
-        *self.trouble.lock().unwrap() = trouble;
-    }
-
-    /// Holds every transaction until permits are added.
-    pub(crate) fn hold(&self) {
-        self.gate.forget_permits(usize::MAX >> 4);
-    }
-
-    fn called(&self) -> Result<&dyn Store, StoreError> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let trouble = *self.trouble.lock().unwrap();
-        trouble.map_or(Ok(&*self.inner), |trouble| Err(trouble()))
-    }
-}
-
-#[async_trait]
-impl Store for Double {
-    async fn ensure_user(&self, name: &str) -> Result<UserRow, StoreError> {
-        self.called()?.ensure_user(name).await
-    }
-
-    async fn ensure_group(&self, name: &str) -> Result<GroupRow, StoreError> {
-        self.called()?.ensure_group(name).await
-    }
-
-    async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError> {
-        self.called()?.sync_account(account).await
-    }
-
-    async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError> {
-        self.called()?.list_accounts().await
-    }
-
-    async fn insert_key(&self, key: &KeyRow) -> Result<(), StoreError> {
-        self.called()?.insert_key(key).await
-    }
-
-    async fn find_key(&self, public_id: &PublicId) -> Result<Option<KeyRow>, StoreError> {
-        self.called()?.find_key(public_id).await
-    }
-
-    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        self.called()?.list_keys().await
-    }
-
-    async fn change_key(&self, handle: &str, change: KeyChange, at: Timestamp) -> Result<Option<KeyRow>, StoreError> {
-        self.called()?.change_key(handle, change, at).await
-    }
-
-    async fn touch_key(&self, key: &KeyId, at: Timestamp) -> Result<(), StoreError> {
-        let noted = self.called()?.touch_key(key, at).await;
-        self.touches.fetch_add(1, Ordering::Relaxed);
-        noted
-    }
-
-    async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError> {
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        self.gate.acquire().await.unwrap().forget();
-        if writes.iter().any(|write| write.record().request_id.as_str() == POISON) {
-            return Err(StoreError::Refused("no database takes this row".into()));
-        }
-        self.called()?.write_records(node, writes).await
-    }
-
-    async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
-        self.called()?.interrupt_running(node).await
-    }
-
-    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
-        self.called()?.list_records(filter).await
-    }
 }
 
 const CHILD_DIR: &str = "IMAGATE_TEST_CHILD_DIR";

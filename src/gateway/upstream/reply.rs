@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use super::simulated::SimulatedBody;
+use super::simulated::{SimulatedBody, SimulatedResponse};
 use super::transport::ResponseBody;
 
 /// An upstream that answered 200. Whether an image is in it is the relay's to prove.
@@ -26,6 +26,8 @@ pub(crate) enum ReplyBody {
     Wire(Box<ResponseBody>),
     /// Bytes from the simulator.
     Simulated(SimulatedBody),
+    /// Bytes from the simulator, of a response.
+    SimulatedResponse(Box<SimulatedResponse>),
     /// Bytes from a test.
     #[cfg(test)]
     Scripted(std::collections::VecDeque<Result<Bytes, ReplyError>>),
@@ -90,6 +92,8 @@ pub(crate) enum Cause {
         /// Until the window opens again, where stated.
         wait: Option<Duration>,
     },
+    /// The account may not do this, or is not paid for: no window that opens again by itself.
+    Unfit,
     /// Too many requests for this account right now.
     Throttled {
         /// As the upstream advises.
@@ -133,6 +137,7 @@ impl Body for ReplyBody {
                 ReplyError
             }),
             Self::Simulated(body) => Pin::new(body).poll_frame(cx),
+            Self::SimulatedResponse(body) => Pin::new(body).poll_frame(cx),
             #[cfg(test)]
             Self::Channel(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
             #[cfg(test)]

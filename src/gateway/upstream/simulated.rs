@@ -3,6 +3,9 @@
 //! Drawing is work for a processor, so it happens on blocking threads, no more of them at once than there are
 //! processors: a waiting request costs no memory.
 
+mod easel;
+mod response;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,11 +16,12 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 
+use self::easel::Easel;
+pub(crate) use self::response::SimulatedResponse;
 use super::reply::{Cause, Class, Failure, Reply, ReplyBody, ReplyError};
 use super::simulator::{self, Detail, Picture};
-use crate::gateway::rules::Job;
+use crate::gateway::rules::{Job, ResponseJob};
 use crate::gateway::spool::Upload;
 use crate::image::Size;
 
@@ -31,8 +35,7 @@ pub(super) struct Studio {
 #[derive(Debug)]
 pub(crate) struct SimulatedBody {
     order: Order,
-    easels: Arc<Semaphore>,
-    drawing: Option<Drawing>,
+    easel: Easel,
     drawn: u32,
     done: bool,
 }
@@ -45,13 +48,6 @@ struct Shot {
     detail: Detail,
     /// The number of an intermediate picture: the same scene with less in it.
     partial: Option<u32>,
-}
-
-/// A picture that is done, or not yet.
-#[derive(Debug)]
-enum Drawing {
-    Done(Result<String, ReplyError>),
-    Running(JoinHandle<Result<String, ReplyError>>),
 }
 
 /// What is to be drawn, with everything that the request left open resolved.
@@ -78,6 +74,15 @@ fn like_first(job: &Job) -> Option<Size> {
     Size::new(first.facts.width, first.facts.height).ok()
 }
 
+/// `auto` is the middle.
+fn detail(quality: Option<&str>) -> Detail {
+    match quality {
+        Some("low") => Detail::Low,
+        Some("high") => Detail::High,
+        _ => Detail::Medium,
+    }
+}
+
 /// What the images of an edit count: one token for each tile of 32x32 pixels (ours; plausible, and no price list).
 fn input_tokens(job: &Job) -> u64 {
     let tiles = |upload: &Upload| match &upload.header {
@@ -97,18 +102,17 @@ impl Studio {
 
     /// Draws the first picture; the others follow while the answer is read.
     pub(super) async fn send(&self, job: &Job) -> Result<Reply, Failure> {
-        let mut body = SimulatedBody {
-            order: Order::of(job),
-            easels: Arc::clone(&self.easels),
-            drawing: None,
-            drawn: 0,
-            done: false,
-        };
+        let mut body = SimulatedBody { order: Order::of(job), easel: Easel::new(&self.easels), drawn: 0, done: false };
         body.draw();
-        let first = std::future::poll_fn(|cx| body.poll_picture(cx)).await;
-        let first = first.map_err(|ReplyError| Failure::new(Class::F, Cause::Failed))?;
-        body.drawing = Some(Drawing::Done(Ok(first)));
+        let first = std::future::poll_fn(|cx| body.easel.poll(cx)).await;
+        body.easel.keep(first.map_err(|ReplyError| Failure::new(Class::F, Cause::Failed))?);
         Ok(Reply { body: ReplyBody::Simulated(body), simulated: true })
+    }
+
+    /// Begins a response; its picture is drawn while the answer is read.
+    pub(super) fn respond(&self, job: &ResponseJob) -> Reply {
+        let body = SimulatedResponse::new(job, Easel::new(&self.easels));
+        Reply { body: ReplyBody::SimulatedResponse(Box::new(body)), simulated: true }
     }
 }
 
@@ -119,11 +123,6 @@ impl Order {
         let size = job.size().exact().or_else(|| like_first(job));
         let (width, height) =
             size.map_or_else(|| simulator::resolve_auto(job.prompt()), |size| (size.width(), size.height()));
-        let detail = match job.quality() {
-            Some("low") => Detail::Low,
-            Some("high") => Detail::High,
-            _ => Detail::Medium,
-        };
         Self {
             prompt: job.prompt().into(),
             count: job.count(),
@@ -133,7 +132,7 @@ impl Order {
             height,
             format: job.format(),
             compression: job.compression(),
-            detail,
+            detail: detail(job.quality()),
             created: job.received().timestamp(),
             input_image: input_tokens(job),
         }
@@ -220,32 +219,8 @@ impl Order {
 impl SimulatedBody {
     /// Begins the next picture.
     fn draw(&mut self) {
-        let (order, easels) = (self.order.clone(), Arc::clone(&self.easels));
-        let shot = order.shot(self.drawn);
-        let work = async move {
-            let easel = easels.acquire_owned().await.map_err(|_| ReplyError)?;
-            // A picture that is being drawn cannot be stopped: its place is taken until it is done, whoever has left.
-            let draw = move || {
-                let _easel = easel;
-                order.paint(shot)
-            };
-            tokio::task::spawn_blocking(draw).await.unwrap_or(Err(ReplyError))
-        };
-        self.drawing = Some(Drawing::Running(tokio::runtime::Handle::current().spawn(work)));
-    }
-
-    fn poll_picture(&mut self, cx: &mut Context<'_>) -> Poll<Result<String, ReplyError>> {
-        match self.drawing.take() {
-            None => Poll::Ready(Err(ReplyError)),
-            Some(Drawing::Done(picture)) => Poll::Ready(picture),
-            Some(Drawing::Running(mut task)) => match Pin::new(&mut task).poll(cx) {
-                Poll::Ready(picture) => Poll::Ready(picture.unwrap_or(Err(ReplyError))),
-                Poll::Pending => {
-                    self.drawing = Some(Drawing::Running(task));
-                    Poll::Pending
-                }
-            },
-        }
+        let (order, shot) = (self.order.clone(), self.order.shot(self.drawn));
+        self.easel.draw(move || order.paint(shot));
     }
 }
 
@@ -262,10 +237,10 @@ impl Body for SimulatedBody {
             this.done = true;
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from(this.order.ending())))));
         }
-        if this.drawing.is_none() {
+        if this.easel.is_empty() {
             this.draw();
         }
-        let base64 = match ready!(this.poll_picture(cx)) {
+        let base64 = match ready!(this.easel.poll(cx)) {
             Ok(base64) => base64,
             Err(broken) => {
                 this.done = true;
@@ -275,13 +250,5 @@ impl Body for SimulatedBody {
         let frame = this.order.frame(this.drawn, &base64);
         this.drawn += 1;
         Poll::Ready(Some(Ok(Frame::data(Bytes::from(frame)))))
-    }
-}
-
-impl Drop for SimulatedBody {
-    fn drop(&mut self) {
-        if let Some(Drawing::Running(task)) = &self.drawing {
-            task.abort();
-        }
     }
 }

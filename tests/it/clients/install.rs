@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::kit::setting;
 
 /// A script of `tests/clients`.
-pub(super) fn script(name: &str) -> PathBuf {
+pub(crate) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 
@@ -33,7 +33,7 @@ fn once(shelf: &str, name: &str, mark: &str, fill: impl FnOnce(&Path)) -> PathBu
 }
 
 /// An interpreter with this package.
-pub(super) fn python(variable: &str, name: &str, requirement: &str) -> PathBuf {
+pub(crate) fn python(variable: &str, name: &str, requirement: &str) -> PathBuf {
     if let Some(given) = setting(variable) {
         return given.into();
     }
@@ -46,7 +46,7 @@ pub(super) fn python(variable: &str, name: &str, requirement: &str) -> PathBuf {
 }
 
 /// A folder with these packages of Node and copies of these scripts: a module finds only packages beside itself.
-pub(super) fn node(variable: &str, name: &str, packages: &[&str], scripts: &[&str]) -> PathBuf {
+pub(crate) fn node(variable: &str, name: &str, packages: &[&str], scripts: &[&str]) -> PathBuf {
     let home = match setting(variable) {
         Some(given) => given.into(),
         None => once("clients", name, &packages.join(" "), |home| {

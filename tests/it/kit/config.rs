@@ -1,18 +1,33 @@
 //! The configuration file that a test gateway gets, and the environment with the secrets it names.
 
-use super::FakeUpstream;
+use super::{FakeTokens, FakeUpstream};
 
-/// An upstream account of kind `api_key`.
+/// An upstream account.
 #[derive(Clone)]
 pub(crate) struct Account {
     pub(crate) name: String,
+    /// The bearer token of an account of kind `api_key`.
     pub(crate) token: String,
     base_url: String,
-    extra: String,
+    credentials: Credentials,
+    places: usize,
+    large_places: usize,
+    free: bool,
+    /// Further lines.
+    lines: String,
 }
 
+#[derive(Clone)]
+enum Credentials {
+    ApiKey,
+    /// With these lines about the grant.
+    Oauth(String),
+}
+
+// === impl Account ===
+
 impl Account {
-    /// An account at a fake upstream; its token is `sk-upstream-<name>`.
+    /// An account of kind `api_key` at a fake upstream; its token is `sk-upstream-<name>`.
     pub(crate) fn at(name: &str, upstream: &FakeUpstream) -> Self {
         Self::with_base_url(name, upstream.base_url())
     }
@@ -22,35 +37,90 @@ impl Account {
             name: name.to_owned(),
             token: format!("sk-upstream-{name}"),
             base_url,
-            extra: "concurrency = 64\nlarge_concurrency = 64\n".to_owned(),
+            credentials: Credentials::ApiKey,
+            places: 64,
+            large_places: 64,
+            free: false,
+            lines: String::new(),
         }
+    }
+
+    /// An account of kind `oauth` that refreshes its tokens at this endpoint; names and secrets are those of the kit.
+    pub(crate) fn oauth(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
+        let variable = Self::at(name, upstream).variable("REFRESH");
+        let grant = format!("grant = \"refresh_token\"\nrefresh_token = {{ env = \"{variable}\" }}\n");
+        Self { credentials: Credentials::Oauth(endpoint(tokens) + &grant), ..Self::at(name, upstream) }
+    }
+
+    /// An account of kind `oauth` with the grant `client_credentials`.
+    pub(crate) fn client_credentials(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
+        let grant = endpoint(tokens) + "grant = \"client_credentials\"\n";
+        Self { credentials: Credentials::Oauth(grant), ..Self::at(name, upstream) }
     }
 
     /// Serves so many requests at once.
     pub(crate) fn with_places(mut self, count: usize) -> Self {
-        self.extra = self.extra.replace("64", &count.to_string());
+        (self.places, self.large_places) = (count, count);
         self
     }
 
     /// Chosen after every account that does not say so: image work goes to paid accounts first.
     pub(crate) fn spare(mut self) -> Self {
-        self.extra.push_str("tier = \"free\"\n");
+        self.free = true;
         self
     }
 
-    fn variable(&self) -> String {
-        format!("IT_TOKEN_{}", self.name.to_uppercase())
+    /// Speaks `/responses` instead of the image endpoints.
+    pub(crate) fn speaking_responses(self) -> Self {
+        self.line("protocol = \"responses\"")
+    }
+
+    /// One more line of its table.
+    pub(crate) fn line(mut self, line: &str) -> Self {
+        self.lines.push_str(line);
+        self.lines.push('\n');
+        self
+    }
+
+    fn variable(&self, what: &str) -> String {
+        format!("IT_{what}_{}", self.name.to_uppercase())
     }
 
     fn toml(&self) -> String {
-        let Self { name, base_url, extra, .. } = self;
-        let variable = self.variable();
-        let tier = if extra.contains("tier") { "" } else { "tier = \"paid\"\n" };
+        let Self { name, base_url, places, large_places, lines, .. } = self;
+        let (kind, credentials) = match &self.credentials {
+            Credentials::ApiKey => ("api_key", format!("api_key = {{ env = \"{}\" }}\n", self.variable("TOKEN"))),
+            Credentials::Oauth(grant) => (
+                "oauth",
+                format!(
+                    "client_id = \"client-{name}\"\nclient_secret = {{ env = \"{}\" }}\n{grant}",
+                    self.variable("SECRET")
+                ),
+            ),
+        };
+        let tier = if self.free { "free" } else { "paid" };
         format!(
-            "\n[[accounts]]\nname = \"{name}\"\nkind = \"api_key\"\nprotocol = \"images\"\nbase_url = \"{base_url}\"\n\
-             api_key = {{ env = \"{variable}\" }}\n{tier}{extra}"
+            "\n[[accounts]]\nname = \"{name}\"\nkind = \"{kind}\"\nbase_url = \"{base_url}\"\n{credentials}\
+             tier = \"{tier}\"\nconcurrency = {places}\nlarge_concurrency = {large_places}\n\
+             {lines}{}",
+            if lines.contains("protocol") { "" } else { "protocol = \"images\"\n" }
         )
     }
+
+    /// The secrets that its lines name.
+    fn secrets(&self) -> Vec<(String, String)> {
+        match self.credentials {
+            Credentials::ApiKey => vec![(self.variable("TOKEN"), self.token.clone())],
+            Credentials::Oauth(_) => vec![
+                (self.variable("SECRET"), format!("secret-{}", self.name)),
+                (self.variable("REFRESH"), format!("rt-{}-0", self.name)),
+            ],
+        }
+    }
+}
+
+fn endpoint(tokens: &FakeTokens) -> String {
+    format!("token_url = \"{}\"\n", tokens.url())
 }
 
 /// The file, with the top-level lines first.
@@ -60,5 +130,5 @@ pub(super) fn file(data_dir: &str, top: &str, accounts: &[Account]) -> String {
 }
 
 pub(super) fn environment(accounts: &[Account]) -> Vec<(String, String)> {
-    accounts.iter().map(|account| (account.variable(), account.token.clone())).collect()
+    accounts.iter().flat_map(Account::secrets).collect()
 }

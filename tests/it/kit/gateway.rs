@@ -28,15 +28,26 @@ impl Gateway {
     /// These accounts, and these top-level lines of the configuration.
     #[track_caller]
     pub(crate) fn with(top: &str, accounts: &[Account]) -> Self {
+        Self::with_secrets(top, accounts, &[])
+    }
+
+    #[track_caller]
+    fn built(top: &str, accounts: &[Account], environment: Vec<(String, String)>) -> Self {
         let home = TempDir::new().expect("a directory");
         let data = home.path().join("data");
         let file = config::file(&data.display().to_string(), top, accounts);
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
-        let environment = config::environment(accounts);
         let mut gateway = Self { home, environment, server: None, key: Value::Null };
         gateway.key = gateway.make_key("it");
         gateway.start();
         gateway
+    }
+
+    /// As [`Gateway::with`], and with these further secrets in the environment.
+    #[track_caller]
+    pub(crate) fn with_secrets(top: &str, accounts: &[Account], secrets: &[(&str, &str)]) -> Self {
+        let secrets = secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self::built(top, accounts, secrets.chain(config::environment(accounts)).collect())
     }
 
     /// No account at all: the simulator serves.
@@ -58,6 +69,14 @@ impl Gateway {
     pub(crate) fn start_again(&mut self) {
         self.server = None;
         self.start();
+    }
+
+    /// From the next start on it listens where it listens now: for clients that know nothing of restarts.
+    #[track_caller]
+    pub(crate) fn keep_address(&self) {
+        let file = std::fs::read_to_string(self.config()).expect("a configuration");
+        let listen = format!("listen = \"{}\"", self.address());
+        std::fs::write(self.config(), file.replace("listen = \"127.0.0.1:0\"", &listen)).expect("a configuration");
     }
 
     /// `SIGKILL` in the middle of whatever it does.
@@ -154,6 +173,14 @@ impl Gateway {
     #[track_caller]
     pub(crate) fn scripted(&self, script: &str) -> Answer {
         self.generate(json!({"prompt": format!("a cube [[{script}]]")}))
+    }
+
+    /// What `account list --json` says of this account.
+    #[track_caller]
+    pub(crate) fn account(&self, name: &str) -> Value {
+        let all = self.manage(&["account", "list", "--json"]).json();
+        let found = all.as_array().expect("a list").iter().find(|account| account["name"] == name);
+        found.unwrap_or_else(|| panic!("no account {name}: {all}")).clone()
     }
 
     /// All records, oldest first.

@@ -50,6 +50,14 @@ impl Call {
         Self { method: "POST", ..Self::get(path) }
     }
 
+    pub(crate) fn patch(path: &str) -> Self {
+        Self { method: "PATCH", ..Self::get(path) }
+    }
+
+    pub(crate) fn delete(path: &str) -> Self {
+        Self { method: "DELETE", ..Self::get(path) }
+    }
+
     /// `POST /v1/images/generations`.
     pub(crate) fn generation() -> Self {
         Self::post("/v1/images/generations")

@@ -66,6 +66,13 @@ impl Program {
         self
     }
 
+    /// Reads this file as its standard input.
+    #[track_caller]
+    pub(crate) fn stdin(mut self, file: &Path) -> Self {
+        self.0.stdin(std::fs::File::open(file).expect("a file for standard input"));
+        self
+    }
+
     /// Runs it to its end; one that does not end is killed, and has no exit code then.
     #[track_caller]
     pub(crate) fn run(mut self) -> Done {

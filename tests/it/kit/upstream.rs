@@ -5,52 +5,30 @@
 //! otherwise the good answer. The words are listed in [`script`].
 
 mod answer;
+mod coding;
+mod doors;
 mod events;
+mod ledger;
 mod parts;
 mod play;
+mod responses;
 mod script;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use super::PATIENCE;
 use super::http::{find, read_headers, read_line};
+pub(crate) use doors::{Deaf, Shut};
+pub(crate) use ledger::Attempt;
+use parts::Parts;
 pub(crate) use parts::sha256;
-use parts::{Part, Parts};
 use play::Told;
 use script::Script;
-
-/// One line of the ledger: an attempt, in the order in which the attempts arrived.
-#[derive(Clone, Debug)]
-pub(crate) struct Attempt {
-    /// The bearer token, which says which account called.
-    pub(crate) token: String,
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) headers: Vec<(String, String)>,
-    /// The body; of a form, its parts instead.
-    pub(crate) body: Vec<u8>,
-    pub(crate) parts: Vec<Part>,
-    /// When each event of a stream had left.
-    pub(crate) sent: Vec<Instant>,
-    /// How many bytes of the answer's body have left.
-    pub(crate) written: u64,
-    /// Whether everything that the script says was written.
-    pub(crate) completed: bool,
-    /// Whether the peer went away before that.
-    pub(crate) peer_left: bool,
-    /// The `usage` that the answer carries.
-    pub(crate) usage: Option<Value>,
-    /// The `b64_json` of each image of the answer, of a stream the partial ones first; the filler of a huge image is
-    /// left out.
-    pub(crate) images: Vec<String>,
-}
 
 /// The server. Dropping it closes the port; connections that still stall are let go.
 pub(crate) struct FakeUpstream {
@@ -69,7 +47,8 @@ struct Shared {
 struct State {
     ledger: Vec<Attempt>,
     queue: VecDeque<Script>,
-    by_token: HashMap<String, Script>,
+    /// The scripts that are left of each token; the last one stays.
+    by_token: HashMap<String, VecDeque<Script>>,
     open_gates: HashSet<String>,
     closed: bool,
 }
@@ -78,7 +57,10 @@ struct State {
 
 impl FakeUpstream {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self::on(TcpListener::bind("127.0.0.1:0").expect("a port"))
+    }
+
+    fn on(listener: TcpListener) -> Self {
         let address = listener.local_addr().expect("an address");
         let shared = Arc::<Shared>::default();
         let serving = Arc::clone(&shared);
@@ -100,9 +82,20 @@ impl FakeUpstream {
         self.state().queue.push_back(Script::parse(script));
     }
 
+    /// Forgets what is left in the queue.
+    pub(crate) fn clear_queue(&self) {
+        self.state().queue.clear();
+    }
+
     /// Every attempt with this bearer token gets this.
     pub(crate) fn always(&self, token: &str, script: &str) {
-        self.state().by_token.insert(token.to_owned(), Script::parse(script));
+        self.in_turn(token, &[script]);
+    }
+
+    /// The attempts with this bearer token get these one after the other, and the last one for ever.
+    pub(crate) fn in_turn(&self, token: &str, scripts: &[&str]) {
+        let scripts = scripts.iter().map(|script| Script::parse(script)).collect();
+        self.state().by_token.insert(token.to_owned(), scripts);
     }
 
     /// Opens the gate that scripts name with `gate=` or `gate-middle=`; it stays open.
@@ -189,73 +182,46 @@ impl Shared {
     }
 }
 
-// === impl Attempt ===
-
-impl Attempt {
-    /// The request body as JSON; `null` when it is none.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-
-    /// The fields of the request, also of a form: numbers and truth values as such.
-    pub(crate) fn fields(&self) -> Value {
-        if self.parts.is_empty() {
-            return self.json();
-        }
-        let texts = self.parts.iter().filter(|part| !part.is_file());
-        texts.map(|part| (part.name.clone(), typed(&part.name, part.text()))).collect::<serde_json::Map<_, _>>().into()
-    }
-
-    /// The files of a form in their order, the mask left out.
-    pub(crate) fn files(&self) -> Vec<&Part> {
-        self.parts.iter().filter(|part| part.is_file() && part.name != "mask").collect()
-    }
-
-    pub(crate) fn mask(&self) -> Option<&Part> {
-        self.parts.iter().find(|part| part.name == "mask")
-    }
-
-    fn is_edit(&self) -> bool {
-        self.path.ends_with("/edits")
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        find(&self.headers, name)
-    }
-
-    /// The `user` of the request, by which tests tell requests apart.
-    pub(crate) fn user(&self) -> String {
-        self.fields()["user"].as_str().unwrap_or_default().to_owned()
-    }
-}
-
-/// A text field of a form as the JSON it stands for.
-fn typed(name: &str, text: String) -> Value {
-    match name {
-        "n" | "partial_images" | "output_compression" => text.parse::<u64>().map_or(Value::Null, Value::from),
-        "stream" => Value::Bool(text == "true"),
-        _ => Value::String(text),
-    }
-}
-
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept() {
         if shared.closed() {
             return;
         }
-        shared.accepted.fetch_add(1, Ordering::SeqCst);
+        let number = shared.accepted.fetch_add(1, Ordering::SeqCst);
         let shared = Arc::clone(shared);
-        std::thread::spawn(move || {
-            stream.set_nodelay(true).expect("nodelay");
-            let mut reader = BufReader::new(stream);
-            while serve(&mut reader, &shared).unwrap_or(false) {}
-        });
+        std::thread::spawn(move || attend(stream, &shared, number));
     }
 }
 
-/// One request and its answer; whether the connection can serve another.
-fn serve(reader: &mut BufReader<TcpStream>, shared: &Shared) -> std::io::Result<bool> {
-    let (at, mut attempt) = read_head(reader, shared)?;
+/// One connection, to its end.
+fn attend(stream: TcpStream, shared: &Shared, number: usize) {
+    stream.set_nodelay(true).expect("nodelay");
+    let mut reader = BufReader::new(stream);
+    let mut before = Script::default();
+    while let Some(played) = serve(&mut reader, shared, number, &before).unwrap_or(None) {
+        if !stays(&mut reader, &played) {
+            return;
+        }
+        before = played;
+    }
+}
+
+/// Whether the next request comes before the connection is closed, where the script closes it.
+fn stays(reader: &mut BufReader<TcpStream>, played: &Script) -> bool {
+    let Some(idle) = played.number("idle") else { return true };
+    let wait = |reader: &BufReader<TcpStream>, time| reader.get_ref().set_read_timeout(time).is_ok();
+    let came = wait(reader, Some(Duration::from_millis(idle.max(1)))) && reader.fill_buf().is_ok();
+    came && wait(reader, None)
+}
+
+/// One request and its answer; what was played, if the connection can serve another.
+fn serve(
+    reader: &mut BufReader<TcpStream>,
+    shared: &Shared,
+    connection: usize,
+    before: &Script,
+) -> std::io::Result<Option<Script>> {
+    let (at, mut attempt) = read_head(reader, shared, connection)?;
     let early = early(shared, &attempt.token);
     if early.is_none() {
         read_body(reader, &mut attempt)?;
@@ -263,9 +229,18 @@ fn serve(reader: &mut BufReader<TcpStream>, shared: &Shared) -> std::io::Result<
         shared.note(at, |line| (line.body, line.parts) = (body, parts));
     }
     let last = early.is_some();
-    let script = early.unwrap_or_else(|| choose(shared, &attempt));
-    let answer = answer::make(&script, &attempt.fields(), attempt.is_edit(), at);
+    let script = match early {
+        Some(script) => script,
+        None if before.has("sour") => Script::parse("hang-up how=reset"),
+        None => choose(shared, &attempt),
+    };
+    let answer = if attempt.path.ends_with("/responses") {
+        responses::make(&script, &attempt.json(), at)
+    } else {
+        answer::make(&script, &attempt.fields(), attempt.is_edit(), at)
+    };
     shared.note(at, |line| {
+        line.script = script.to_string();
         line.usage.clone_from(&answer.usage);
         line.images.clone_from(&answer.images);
     });
@@ -277,7 +252,7 @@ fn serve(reader: &mut BufReader<TcpStream>, shared: &Shared) -> std::io::Result<
     if last {
         linger(reader);
     }
-    Ok(told? == Told::Whole && !last)
+    Ok((told? == Told::Whole && !last).then_some(script))
 }
 
 /// Takes in what still comes: closing with unread bytes would be a reset, and could take the answer with it.
@@ -289,18 +264,25 @@ fn linger(reader: &mut BufReader<TcpStream>) {
 }
 
 /// Enters the attempt into the ledger as soon as its head is there.
-fn read_head(reader: &mut BufReader<TcpStream>, shared: &Shared) -> std::io::Result<(usize, Attempt)> {
+fn read_head(
+    reader: &mut BufReader<TcpStream>,
+    shared: &Shared,
+    connection: usize,
+) -> std::io::Result<(usize, Attempt)> {
     let line = read_line(reader)?;
     let mut words = line.split(' ').map(str::to_owned);
     let headers = read_headers(reader)?;
     let token = find(&headers, "authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
     let attempt = Attempt {
+        came: Instant::now(),
+        connection,
         token: token.to_owned(),
         method: words.next().unwrap_or_default(),
         path: words.next().unwrap_or_default(),
         headers,
         body: Vec::new(),
         parts: Vec::new(),
+        script: String::new(),
         sent: Vec::new(),
         written: 0,
         completed: false,
@@ -352,7 +334,7 @@ fn copy(reader: &mut impl Read, length: u64, sink: &mut impl FnMut(&[u8])) -> st
 
 /// The script of an account that answers before it has read a body.
 fn early(shared: &Shared, token: &str) -> Option<Script> {
-    shared.state().by_token.get(token).filter(|script| script.has("early")).cloned()
+    shared.state().by_token.get(token)?.front().filter(|script| script.has("early")).cloned()
 }
 
 fn choose(shared: &Shared, attempt: &Attempt) -> Script {
@@ -360,9 +342,11 @@ fn choose(shared: &Shared, attempt: &Attempt) -> Script {
     if let Some(script) = state.queue.pop_front() {
         return script;
     }
-    if let Some(script) = state.by_token.get(&attempt.token) {
-        return script.clone();
+    if let Some(left) = state.by_token.get_mut(&attempt.token) {
+        let script = if left.len() > 1 { left.pop_front() } else { left.front().cloned() };
+        return script.unwrap_or_default();
     }
     drop(state);
-    Script::in_prompt(attempt.fields()["prompt"].as_str().unwrap_or_default())
+    let fields = attempt.fields();
+    Script::in_prompt(fields["prompt"].as_str().or(fields["input"].as_str()).unwrap_or_default())
 }

@@ -1,16 +1,12 @@
-//! Groups and accounts: names, who serves whom, and what each kind of account needs.
+//! Accounts: names, whom they serve, and how much at once.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-
-use super::{Desk, SHORTEST_DEADLINE};
+use super::Desk;
 use crate::gateway::config::problem::did_you_mean;
-use crate::gateway::config::raw::{Kind, Protocol, RawAccount, RawHeader};
-use crate::gateway::config::{
-    Account, DEFAULT_GROUP, Deadlines, Delivery, Endpoint, Group, Secret, Tier, Upstream, address, headers,
-};
+use crate::gateway::config::raw::RawAccount;
+use crate::gateway::config::{Account, DEFAULT_GROUP, Group, Tier, Upstream};
 
 /// Ours: standard images are cheap for an upstream, large ones are kept low as the specification asks.
 const DEFAULT_CONCURRENCY: u32 = 8;
@@ -18,29 +14,8 @@ const DEFAULT_LARGE_CONCURRENCY: u32 = 2;
 const LONGEST_NAME: usize = 64;
 
 impl Desk<'_> {
-    /// The groups of the file, and the one that is always there.
-    pub(super) fn groups(&mut self, deadlines: Deadlines) -> Vec<Group> {
-        let raw = self.layers.written.raw.groups.as_deref().unwrap_or_default();
-        let mut taken = BTreeSet::new();
-        let mut groups = Vec::new();
-        for (index, group) in raw.iter().enumerate() {
-            let name = self.name(&format!("groups[{index}].name"), group.name.as_deref(), &mut taken);
-            let mut period =
-                |field: &str, written| self.period(&format!("groups[{index}].{field}"), written, SHORTEST_DEADLINE);
-            let standard = period("standard_deadline", group.standard_deadline.as_ref()).unwrap_or(deadlines.standard);
-            let large =
-                period("large_deadline", group.large_deadline.as_ref()).unwrap_or(deadlines.large.max(standard));
-            let deadlines = Deadlines { standard, large, ..deadlines };
-            groups.push(Group { name, delivery: group.delivery.unwrap_or(Delivery::Report), deadlines });
-        }
-        if !taken.contains(DEFAULT_GROUP) {
-            groups.push(Group { name: DEFAULT_GROUP.to_owned(), delivery: Delivery::Report, deadlines });
-        }
-        groups
-    }
-
-    /// The accounts of the file, or else the simulator.
-    pub(super) fn accounts(&mut self, groups: &[Group]) -> Vec<Account> {
+    /// The accounts of the file, or else the simulator. Without groups, any may be named.
+    pub(super) fn accounts(&mut self, groups: Option<&[Group]>) -> Vec<Account> {
         let raw = self.layers.written.raw.accounts.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let mut accounts = Vec::new();
@@ -65,7 +40,7 @@ impl Desk<'_> {
     }
 
     /// A name that logs, records and headers can carry, and that nobody else has.
-    fn name(&mut self, setting: &str, name: Option<&str>, taken: &mut BTreeSet<String>) -> String {
+    pub(super) fn name(&mut self, setting: &str, name: Option<&str>, taken: &mut BTreeSet<String>) -> String {
         let name = name.unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(fits) {
@@ -77,11 +52,12 @@ impl Desk<'_> {
     }
 
     /// The groups that an account serves.
-    fn served(&mut self, setting: &str, account: &RawAccount, groups: &[Group]) -> Vec<String> {
+    fn served(&mut self, setting: &str, account: &RawAccount, groups: Option<&[Group]>) -> Vec<String> {
         let Some(names) = &account.groups else { return vec![DEFAULT_GROUP.to_owned()] };
         if names.is_empty() {
             self.wrong(setting, "must name a group, or else nobody can use the account");
         }
+        let Some(groups) = groups else { return names.clone() };
         let known = || groups.iter().map(|group| group.name.as_str());
         for (index, name) in names.iter().enumerate() {
             if !known().any(|group| group == name) {
@@ -93,91 +69,6 @@ impl Desk<'_> {
             }
         }
         names.clone()
-    }
-
-    fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<Upstream> {
-        match account.kind? {
-            Kind::Simulator => {
-                self.no_endpoint(path, account);
-                Some(Upstream::Simulator)
-            }
-            Kind::Oauth => {
-                self.wrong(&format!("{path}.kind"), "\"oauth\" is not in this version yet; use \"api_key\"");
-                None
-            }
-            Kind::ApiKey => self.endpoint(path, account).map(Upstream::Images),
-        }
-    }
-
-    /// A simulator that was given an address is a mistake: its owner believes that the images are real.
-    fn no_endpoint(&mut self, path: &str, account: &RawAccount) {
-        let given = [
-            ("base_url", account.base_url.is_some()),
-            ("api_key", account.api_key.is_some()),
-            ("allow_http", account.allow_http.is_some()),
-            ("headers", account.headers.is_some()),
-        ];
-        for (setting, _) in given.into_iter().filter(|(_, given)| *given) {
-            self.wrong(&format!("{path}.{setting}"), "has no meaning for a simulator, which calls nobody");
-        }
-    }
-
-    fn endpoint(&mut self, path: &str, account: &RawAccount) -> Option<Endpoint> {
-        if account.protocol == Some(Protocol::Responses) {
-            self.wrong(&format!("{path}.protocol"), "\"responses\" is not in this version yet; use \"images\"");
-        }
-        let base_url = self.base_url(&format!("{path}.base_url"), account);
-        let api_key = self.api_key(&format!("{path}.api_key"), account);
-        let headers = self.headers(&format!("{path}.headers"), account);
-        Some(Endpoint { base_url: base_url?, api_key: api_key?, headers })
-    }
-
-    fn base_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
-        let Some(text) = &account.base_url else {
-            self.wrong(setting, "is missing, such as \"https://api.openai.com/v1\"");
-            return None;
-        };
-        let uri = address::base_url(text, account.allow_http.unwrap_or_default());
-        uri.map_err(|fault| self.wrong(setting, fault)).ok()
-    }
-
-    fn api_key(&mut self, setting: &str, account: &RawAccount) -> Option<Secret> {
-        let Some(source) = &account.api_key else {
-            self.wrong(setting, "is missing, such as { env = \"OPENAI_API_KEY\" }");
-            return None;
-        };
-        self.header_secret(setting, source)
-    }
-
-    fn headers(&mut self, path: &str, account: &RawAccount) -> HeaderMap {
-        let mut map = HeaderMap::new();
-        for (text, written) in account.headers.iter().flatten() {
-            let setting = format!("{path}.{text}");
-            let Some((name, value)) = self.header(&setting, text, written) else { continue };
-            if map.insert(name, value).is_some() {
-                self.wrong(&setting, "stands twice, in other letters");
-            }
-        }
-        map
-    }
-
-    fn header(&mut self, setting: &str, text: &str, written: &RawHeader) -> Option<(HeaderName, HeaderValue)> {
-        let name =
-            headers::name(text).map_err(|fault| self.wrong(setting, &format!("cannot be sent: {fault}"))).ok()?;
-        let (text, sensitive) = match written {
-            RawHeader::Plain(_) if headers::is_secret(&name) => {
-                self.wrong(setting, "carries a credential and must be { env = \"NAME\" } or { file = \"PATH\" }");
-                return None;
-            }
-            RawHeader::Plain(text) => (text.clone(), false),
-            RawHeader::Secret(source) => (self.header_secret(setting, source)?.expose().to_owned(), true),
-        };
-        let Ok(mut value) = HeaderValue::from_str(&text) else {
-            self.wrong(setting, "holds a character that cannot stand in a header");
-            return None;
-        };
-        value.set_sensitive(sensitive);
-        Some((name, value))
     }
 }
 

@@ -2,23 +2,31 @@
 
 use std::ffi::OsString;
 
-use super::Desk;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
+use super::{ADMIN_TOKEN, Desk, MASTER_KEY};
 use crate::gateway::config::Secret;
 use crate::gateway::config::raw::SecretSource;
+use crate::gateway::config::surroundings::shown;
+
+/// Long enough that nobody guesses it (ours): 128 bits in hexadecimal digits.
+const SHORTEST_ADMIN_TOKEN: usize = 32;
 
 impl Desk<'_> {
     /// The secret of a setting; without one the problem is noted.
     pub(super) fn secret(&mut self, setting: &str, source: &SecretSource) -> Option<Secret> {
-        let (value, found) = match source {
-            SecretSource::Env(name) => (self.variable(setting, name)?, format!("environment variable {}", shown(name))),
+        let value = match source {
+            SecretSource::Env(name) => self.variable(setting, name)?,
             SecretSource::File(path) => {
                 let path = self.path(setting, path);
                 let text = self.surroundings.read(&path);
                 let text =
                     text.map_err(|error| self.wrong(setting, &format!("names a file that cannot be read: {error}")));
-                (text.ok()?, "file".to_owned())
+                text.ok()?
             }
         };
+        let found = self.surroundings.found(source);
         // Editors and `echo` end a file with a line end that belongs to nobody.
         let value = value.trim();
         if value.is_empty() {
@@ -38,6 +46,47 @@ impl Desk<'_> {
         None
     }
 
+    /// A secret that is sent in a form. What the standard of tokens allows, which catches files with several lines.
+    pub(super) fn form_secret(&mut self, setting: &str, source: &SecretSource) -> Option<Secret> {
+        let secret = self.secret(setting, source)?;
+        if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+            return Some(secret);
+        }
+        self.wrong(setting, &format!("holds a character that cannot stand in a token request ({})", secret.found()));
+        None
+    }
+
+    /// The text of a master key: what it is worth is for the vault to say.
+    pub(super) fn master_key(&mut self) -> Option<Secret> {
+        const SETTING: &str = "master_key";
+        let source = self.pick(SETTING, MASTER_KEY, |raw| raw.master_key.as_ref())?;
+        let key = self.secret(SETTING, source)?;
+        let text = key.expose();
+        let hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let base64 = || {
+            [&STANDARD, &STANDARD_NO_PAD].iter().any(|engine| engine.decode(text).is_ok_and(|bytes| bytes.len() == 32))
+        };
+        if !hex && !base64() {
+            let found = key.found();
+            self.wrong(SETTING, &format!("must hold 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them ({found})"));
+        }
+        Some(key)
+    }
+
+    /// What lets an operator in.
+    pub(super) fn admin_token(&mut self) -> Option<Secret> {
+        const SETTING: &str = "admin_token";
+        let source = self.pick(SETTING, ADMIN_TOKEN, |raw| raw.admin_token.as_ref())?;
+        let token = self.secret(SETTING, source)?;
+        let found = token.found();
+        if token.expose().len() < SHORTEST_ADMIN_TOKEN {
+            self.wrong(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({found})"));
+        } else if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.wrong(SETTING, &format!("holds a character that cannot stand in a bearer token ({found})"));
+        }
+        Some(token)
+    }
+
     fn variable(&mut self, setting: &str, name: &str) -> Option<String> {
         let fault = match self.surroundings.variable(name).map(OsString::into_string) {
             Some(Ok(value)) => return Some(value),
@@ -47,10 +96,4 @@ impl Desk<'_> {
         self.wrong(setting, &format!("names the environment variable {}, which {fault}", shown(name)));
         None
     }
-}
-
-/// The name of a variable, unless it could be a secret that somebody wrote where its name belongs.
-fn shown(name: &str) -> String {
-    let usual = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    if !name.is_empty() && name.bytes().all(usual) { format!("`{name}`") } else { "of that name".to_owned() }
 }

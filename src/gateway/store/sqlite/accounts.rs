@@ -1,22 +1,29 @@
-//! Upstream accounts, without their credentials.
+//! Upstream accounts. What they may spend lies here only as the vault has sealed it.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqlitePool};
 
 use super::SqliteStore;
 use super::decode::{moment, parsed, text};
-use crate::gateway::store::{AccountId, AccountRow, AccountSpec, Timestamp};
+use super::together::{self, Statement};
+use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, NewAccount, Timestamp};
 
-pub(super) async fn sync(store: &SqliteStore, fresh: AccountId, spec: AccountSpec<'_>) -> sqlx::Result<AccountRow> {
+/// `None` where the store has an account of its own with that name.
+pub(super) async fn sync(
+    store: &SqliteStore,
+    fresh: AccountId,
+    spec: AccountSpec<'_>,
+) -> sqlx::Result<Option<AccountRow>> {
     if let Some(account) = find(&store.readers, spec.name).await?.filter(|account| matches(account, spec)) {
-        return Ok(account);
+        return Ok(Some(account));
     }
     // What the gateway itself has found out, such as that the account is disabled, stays as it is.
     sqlx::query(
         "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at) \
          VALUES ($1, $2, $3, $4, $5, 'file', $6) \
          ON CONFLICT (name) DO UPDATE SET \
-         kind = excluded.kind, protocol = excluded.protocol, tier = excluded.tier, source = excluded.source",
+         kind = excluded.kind, protocol = excluded.protocol, tier = excluded.tier, absent_since = NULL \
+         WHERE accounts.source = 'file'",
     )
     .bind(fresh.as_str())
     .bind(spec.name)
@@ -26,7 +33,102 @@ pub(super) async fn sync(store: &SqliteStore, fresh: AccountId, spec: AccountSpe
     .bind(Timestamp::now().to_string())
     .execute(&store.writer)
     .await?;
-    find(&store.writer, spec.name).await?.ok_or(sqlx::Error::RowNotFound)
+    Ok(find(&store.writer, spec.name).await?.filter(|account| account.source == "file"))
+}
+
+fn matches(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
+    account.source == "file"
+        && account.kind == spec.kind
+        && account.protocol == spec.protocol
+        && account.tier == spec.tier
+        && account.absent_since.is_none()
+}
+
+pub(super) async fn insert(pool: &SqlitePool, fresh: AccountId, new: &NewAccount) -> sqlx::Result<AccountRow> {
+    let insert = sqlx::query(
+        "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
+         VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
+    )
+    .bind(fresh.as_str())
+    .bind(&new.name)
+    .bind(&new.kind)
+    .bind(&new.protocol)
+    .bind(&new.tier)
+    .bind(Timestamp::now().to_string())
+    .bind(&new.settings)
+    .bind(&new.sealed);
+    // A token under this name would be of an account that is gone.
+    together::run(pool, vec![insert, forget_token(&new.name)]).await?;
+    find(pool, &new.name).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+pub(super) async fn change(
+    pool: &SqlitePool,
+    name: &str,
+    change: AccountChange,
+    at: Timestamp,
+) -> sqlx::Result<Option<AccountRow>> {
+    together::run(pool, statements(name, change, at)).await?;
+    find(pool, name).await
+}
+
+fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement<'_>> {
+    match change {
+        AccountChange::Disable { reason } => vec![
+            // Disabling twice keeps the first moment and its reason.
+            sqlx::query("UPDATE accounts SET disabled_at = $2, disabled_reason = $3 WHERE name = $1 AND disabled_at IS NULL")
+                .bind(name)
+                .bind(at.to_string())
+                .bind(reason),
+        ],
+        AccountChange::Enable => vec![
+            sqlx::query(
+                "UPDATE accounts SET disabled_at = NULL, disabled_reason = NULL, \
+                 cooling_until = NULL, cooling_cause = NULL WHERE name = $1",
+            )
+            .bind(name),
+        ],
+        AccountChange::Cool { until, cause } => vec![
+            sqlx::query(
+                "UPDATE accounts SET cooling_until = $2, cooling_cause = $3 \
+                 WHERE name = $1 AND (cooling_until IS NULL OR cooling_until < $2)",
+            )
+            .bind(name)
+            .bind(until.to_string())
+            .bind(cause),
+        ],
+        AccountChange::Thaw => vec![
+            sqlx::query(
+                "UPDATE accounts SET cooling_until = NULL, cooling_cause = NULL WHERE name = $1 AND cooling_until <= $2",
+            )
+            .bind(name)
+            .bind(at.to_string()),
+        ],
+        AccountChange::Reseal(sealed) => vec![
+            sqlx::query("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(sealed),
+            forget_token(name),
+        ],
+    }
+}
+
+pub(super) async fn delete(pool: &SqlitePool, name: &str) -> sqlx::Result<bool> {
+    let account =
+        sqlx::query("DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL)")
+            .bind(name);
+    let token =
+        sqlx::query("DELETE FROM tokens WHERE account = $1 AND NOT EXISTS (SELECT 1 FROM accounts WHERE name = $1)")
+            .bind(name);
+    let changed = together::run(pool, vec![account, token]).await?;
+    Ok(changed.first() == Some(&1))
+}
+
+pub(super) async fn mark_absent(pool: &SqlitePool, in_file: &[&str], at: Timestamp) -> sqlx::Result<u64> {
+    let names = serde_json::to_string(in_file).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let query = sqlx::query(
+        "UPDATE accounts SET absent_since = $2 WHERE source = 'file' AND absent_since IS NULL \
+         AND name NOT IN (SELECT value FROM json_each($1))",
+    );
+    Ok(query.bind(names).bind(at.to_string()).execute(pool).await?.rows_affected())
 }
 
 pub(super) async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<AccountRow>> {
@@ -39,11 +141,8 @@ async fn find(pool: &SqlitePool, name: &str) -> sqlx::Result<Option<AccountRow>>
     row.map(|row| account(&row)).transpose()
 }
 
-fn matches(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
-    account.source == "file"
-        && account.kind == spec.kind
-        && account.protocol == spec.protocol
-        && account.tier == spec.tier
+fn forget_token(account: &str) -> Statement<'_> {
+    sqlx::query("DELETE FROM tokens WHERE account = $1").bind(account)
 }
 
 fn account(row: &SqliteRow) -> sqlx::Result<AccountRow> {
@@ -56,6 +155,11 @@ fn account(row: &SqliteRow) -> sqlx::Result<AccountRow> {
         source: text(row, "source")?,
         disabled_at: moment(row, "disabled_at")?,
         disabled_reason: row.try_get("disabled_reason")?,
+        settings: row.try_get("settings")?,
+        sealed: row.try_get("sealed")?,
+        cooling_until: moment(row, "cooling_until")?,
+        cooling_cause: row.try_get("cooling_cause")?,
+        absent_since: moment(row, "absent_since")?,
         created_at: parsed(row, "created_at")?,
     })
 }

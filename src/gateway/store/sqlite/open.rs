@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, SqlitePool};
 
 use super::SqliteStore;
 use super::trouble::{during, during_migration};
+use super::unlock::data_keys;
 use crate::gateway::store::data_dir::{DataDir, open_private};
 use crate::gateway::store::{MasterKey, StoreError};
 
@@ -33,7 +34,7 @@ const READERS: u32 = 4;
 /// What a checkpoint leaves of the log after a burst.
 const LOG_KEPT: &str = "16777216";
 
-pub(super) async fn open(path: &Path) -> Result<SqliteStore, StoreError> {
+pub(super) async fn open(path: &Path, given: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
     let path = path.to_owned();
     let (data_dir, lock) = blocking(move || {
         let data_dir = DataDir::prepare(&path)?;
@@ -43,23 +44,19 @@ pub(super) async fn open(path: &Path) -> Result<SqliteStore, StoreError> {
         Ok((data_dir, lock))
     })
     .await?;
-    open_locked(data_dir, lock).await
+    open_locked(data_dir, lock, given).await
 }
 
-async fn open_locked(data_dir: DataDir, lock: File) -> Result<SqliteStore, StoreError> {
+async fn open_locked(data_dir: DataDir, lock: File, given: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
     let options = connect_options(&data_dir);
     let writer = pool(1).connect_with(options.clone()).await.map_err(during("opening the database"))?;
     refuse_foreign(&writer).await?;
     MIGRATIONS.run(&writer).await.map_err(during_migration(known_version()))?;
-    let keys: i64 = sqlx::query_scalar("SELECT count(*) FROM (SELECT 1 FROM keys LIMIT 1)")
-        .fetch_one(&writer)
-        .await
-        .map_err(during("looking for keys"))?;
-    let place = data_dir.clone();
-    let master_key = blocking(move || master_key(&place, keys > 0)).await?;
+    let (keys, given) = data_keys(&writer, &data_dir, given).await?;
+    let (vault, pepper) = keys.into_parts()?;
     drop(lock);
     let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-    Ok(SqliteStore { writer, readers, data_dir, master_key })
+    Ok(SqliteStore { writer, readers, data_dir, given, vault, pepper })
 }
 
 /// A directory that was in use and lost its database must not become a new installation: every key would die, and
@@ -94,16 +91,6 @@ async fn refuse_foreign(writer: &SqlitePool) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn master_key(data_dir: &DataDir, keys_exist: bool) -> Result<MasterKey, StoreError> {
-    let missing = !data_dir.master_key().exists();
-    if missing && keys_exist {
-        return Err(StoreError::damaged(
-            "master.key is missing, and no key in imagate.db can be checked without it: restore it from a backup",
-        ));
-    }
-    if missing { MasterKey::make(data_dir) } else { MasterKey::read(data_dir) }
-}
-
 fn known_version() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
@@ -132,7 +119,7 @@ fn pool(size: u32) -> SqlitePoolOptions {
         .max_lifetime(None)
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     match tokio::task::spawn_blocking(work).await {

@@ -14,7 +14,7 @@ const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation
 const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered = $4, input_tokens = $5, \
     input_image_tokens = $6, input_text_tokens = $7, output_tokens = $8, output_image_tokens = $9, \
     output_text_tokens = $10, total_tokens = $11, cost_usd = $12, latency_ms = $13, first_byte_ms = $14, \
-    attempts = $15, account = $16 \
+    attempts = $15, account = $16, fallback = $17 \
     WHERE request_id = $1 AND state = 'running'";
 
 /// Without a limit SQLite wants a number all the same; a negative one means all.
@@ -108,7 +108,8 @@ fn close(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
         .bind(number(record.latency_ms))
         .bind(number(record.first_byte_ms))
         .bind(json(&record.attempts)?)
-        .bind(&record.account))
+        .bind(&record.account)
+        .bind(&record.fallback))
 }
 
 pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx::Result<u64> {
@@ -159,6 +160,7 @@ fn record(row: &SqliteRow) -> sqlx::Result<Record> {
         user: text(row, "user_id")?,
         key: text(row, "key_id")?,
         end_user: row.try_get("end_user")?,
+        fallback: row.try_get("fallback")?,
     })
 }
 

@@ -4,7 +4,9 @@
 
 mod answers;
 mod faults;
+mod hostile;
 mod memory;
+mod reuse;
 mod tls;
 
 use std::time::Duration;

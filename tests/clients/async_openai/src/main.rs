@@ -256,8 +256,14 @@ async fn broken_stream() -> Fallible<()> {
 
 /// A call that the fake upstream fails; the retries are left as they are.
 async fn fails(script: &str, user: &str, status: u16, code: &str, param: Option<&str>) -> Fallible<()> {
+    // An account that is told to rest is of no use to the next call.
+    let behind = match user {
+        "usage-limit" => "RESTING1",
+        "throttled" => "RESTING2",
+        _ => "SCRIPTED",
+    };
     let begun = Instant::now();
-    let result = client("SCRIPTED").images().generate(scripted(script, user)?).await;
+    let result = client(behind).images().generate(scripted(script, user)?).await;
     // It sleeps for whatever `retry-after` says.
     must!(begun.elapsed() < Duration::from_secs(60), "it slept for {:?}", begun.elapsed());
     is_error(result, status, code, param)

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::super::picture;
+use super::coding;
 use super::events::{self, Step};
 use super::script::Script;
 
@@ -28,13 +29,23 @@ pub(super) struct Made {
 pub(super) fn make(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
     let failed = script.number("status").is_some_and(|status| status != 200);
     let streams = script.has("sse") || request["stream"] == true && !script.has("plain");
-    if streams && !failed && !script.has("body") {
-        return events::make(script, request, edit, at);
+    let made = if streams && !failed && !script.has("body") {
+        events::make(script, request, edit, at)
+    } else {
+        plain(script, request, edit, at, failed)
+    };
+    match script.get("coding") {
+        Some(word) => coding::code(word, made),
+        None => made,
     }
+}
+
+fn plain(script: &Script, request: &Value, edit: bool, at: usize, failed: bool) -> Made {
     match script.word("body") {
         "" if failed => text(error(script, "error"), "application/json"),
         "" => images(script, request, edit, at),
-        "html" => text(html(), "text/html; charset=utf-8"),
+        "html" => text(html(2_000), "text/html; charset=utf-8"),
+        "page" => text(html(200_000), "text/html; charset=utf-8"),
         "text" => text("upstream connect error or disconnect/reset before headers".to_owned(), "text/plain"),
         "none" => text(String::new(), "application/json"),
         word => text(error(script, word), "application/json"),
@@ -46,10 +57,10 @@ fn text(body: String, content_type: &'static str) -> Made {
 }
 
 /// A page as a challenge in front of an upstream sends it; long enough to tempt a gateway into relaying it.
-fn html() -> String {
+fn html(lines: usize) -> String {
     format!(
         "<!DOCTYPE html><html><head><title>Just a moment...</title></head><body>{}</body></html>",
-        "<p>wait</p>".repeat(2000)
+        "<p>wait</p>".repeat(lines)
     )
 }
 
@@ -59,6 +70,14 @@ fn error(script: &Script, word: &str) -> String {
 }
 
 pub(super) fn error_detail(script: &Script, word: &str) -> Value {
+    let mut detail = detail_of(script, word);
+    if let Some(message) = script.get("say") {
+        detail["message"] = json!(message.replace('_', " "));
+    }
+    detail
+}
+
+fn detail_of(script: &Script, word: &str) -> Value {
     match word {
         "error" => {
             json!({"message": "upstream-canary: internal trouble", "type": "server_error", "param": null, "code": null})
@@ -72,6 +91,8 @@ pub(super) fn error_detail(script: &Script, word: &str) -> Value {
                                "param": null, "code": "content_policy_violation"}),
         "parameter" => json!({"message": "Invalid value: 'low'.", "type": "image_generation_user_error",
                               "param": "quality", "code": "invalid_value"}),
+        "revoked" => json!({"message": "upstream-canary: the account is gone", "type": "invalid_request_error",
+                            "param": null, "code": "account_deactivated"}),
         other => panic!("no such body in a script: {other}"),
     }
 }
@@ -83,17 +104,25 @@ fn usage_limit(script: &Script) -> Value {
             detail[field] = seconds.into();
         }
     }
+    if let Some(raw) = script.get("resets-raw") {
+        detail["resets_in_seconds"] = serde_json::from_str(raw).expect("JSON");
+    }
     detail
 }
 
 fn images(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
-    let count = asked(&request["n"]) + script.number("extra").unwrap_or(0);
+    let count = script.number("images").unwrap_or(asked(&request["n"]) + script.number("extra").unwrap_or(0));
     let usage = usage(script, request, edit, count);
     let images = files(script, request, count);
     let fields = fields(script, request, at, usage.as_ref(), &images);
     let text = print(script, &fields);
     let filler = usize::try_from(script.number("b64").unwrap_or(0)).expect("a length");
     let (before, after) = text.split_once(FILLER).unwrap_or((&text, ""));
+    let before = match script.word("endless") {
+        "before" => "{\"created\":1,\"note\":\"",
+        "image" if filler == 0 => "{\"created\":1,\"data\":[{\"b64_json\":\"",
+        _ => before,
+    };
     Made {
         before: before.as_bytes().to_vec(),
         filler,
@@ -189,12 +218,18 @@ pub(super) fn resolved(script: &Script, request: &Value) -> Vec<(&'static str, V
     ]
 }
 
-/// Leaves out fields, or makes them `auto`, as the script says.
+/// Leaves out fields, makes them `auto`, or makes them odd, as the script says.
 pub(super) fn edit(script: &Script, fields: &mut Vec<(&'static str, Value)>) {
     fields.retain(|(name, _)| !script.lists("omit", name));
     for (name, value) in fields {
         if script.lists("auto", name) {
             *value = json!("auto");
+        }
+        if script.lists("odd", name) {
+            *value = match *name {
+                "created" | "created_at" => json!(1_776_000_000.75),
+                _ => json!("a value of next year"),
+            };
         }
     }
 }
@@ -207,6 +242,7 @@ fn data(script: &Script, request: &Value, images: &[String]) -> Value {
             "null" => drop(item.insert("b64_json".into(), Value::Null)),
             "blank" => drop(item.insert("b64_json".into(), json!(""))),
             "missing" => {}
+            "words" => drop(item.insert("text".into(), json!("I would rather not draw that."))),
             _ => drop(item.insert("b64_json".into(), json!(image))),
         }
         if let Some(revised) = &revised {

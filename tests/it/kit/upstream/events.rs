@@ -20,6 +20,8 @@ pub(super) enum Step {
     Pause(Duration),
     /// Comment lines until the peer leaves.
     Murmur,
+    /// A line without an end.
+    Flood,
     Stall,
     End,
     Break,
@@ -79,6 +81,8 @@ impl Story<'_> {
             self.steps.push(Step::Gate(gate.to_owned()));
         } else if word.starts_with('e') && word != "eof" {
             self.error(word);
+        } else if word.starts_with("failed") {
+            self.failed(word);
         } else {
             self.other(word);
         }
@@ -86,7 +90,7 @@ impl Story<'_> {
 
     fn other(&mut self, word: &str) {
         match word {
-            "c" | "blank" | "missing" | "half" => self.final_image(word),
+            "c" | "blank" | "missing" | "words" | "half" | "twin" => self.final_image(word),
             "x" => self.frame("image_generation.progress", r#"{"type":"image_generation.progress","percent":50}"#),
             "junk" => {
                 self.frame(&format!("{}.completed", self.family), r#"{"type":"image_generation.completed","b64_js"#);
@@ -94,6 +98,7 @@ impl Story<'_> {
             "k" => self.raw(": keep-alive\n\n"),
             "done" => self.raw("data: [DONE]\n\n"),
             "murmur" => self.steps.push(Step::Murmur),
+            "flood" => self.steps.push(Step::Flood),
             "stall" => self.steps.push(Step::Stall),
             "eof" => self.steps.push(Step::End),
             "cut" => self.steps.push(Step::Break),
@@ -127,17 +132,36 @@ impl Story<'_> {
             "blank" => {
                 fields.iter_mut().filter(|(name, _)| *name == "b64_json").for_each(|(_, value)| *value = json!(""));
             }
-            "missing" => fields.retain(|(name, _)| *name != "b64_json"),
+            "missing" | "words" => fields.retain(|(name, _)| *name != "b64_json"),
             _ => {}
+        }
+        if word == "words" {
+            fields.push(("text", json!("I would rather not draw that.")));
         }
         if self.completed == 1 {
             self.usage = usage;
         }
         let before = self.steps.len();
         self.event("completed", fields, length);
-        if word == "half" {
-            self.halve(before);
+        match word {
+            "half" => self.halve(before),
+            "twin" => self.double(before),
+            _ => {}
         }
+    }
+
+    /// Writes the data of the event from this step on twice, as two objects in one event.
+    fn double(&mut self, at: usize) {
+        let Some(Step::Text(text)) = self.steps.get_mut(at) else { return };
+        let event = String::from_utf8(std::mem::take(text)).expect("text");
+        let data = event.lines().find(|line| line.starts_with("data:")).expect("a data line").to_owned();
+        *text = event.replacen(&data, &format!("{data}{}", &data["data:".len()..]), 1).into_bytes();
+    }
+
+    fn failed(&mut self, word: &str) {
+        let detail = answer::error_detail(self.script, if word == "failed" { "error" } else { "policy" });
+        let response = json!({"id": "resp_1", "status": "failed", "error": detail, "output": []});
+        self.frame("response.failed", &json!({"type": "response.failed", "response": response}).to_string());
     }
 
     /// The payload as a real upstream has it, but for what the script leaves out.
@@ -240,6 +264,11 @@ impl Story<'_> {
         }
         self.images.truncate(usize::try_from(self.partials).expect("a count"));
     }
+}
+
+/// Everything that a story says, its pauses left out.
+pub(super) fn flat(steps: &[Step]) -> Vec<u8> {
+    steps.iter().flat_map(pieces).flat_map(|piece| piece.to_vec()).collect()
 }
 
 /// The pieces of a step, if it has any.

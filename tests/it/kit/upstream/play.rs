@@ -38,11 +38,14 @@ pub(super) fn play(
     if script.word("stall") == "head" {
         return stall(stream, shared);
     }
+    for status in script.word("interim").split(',').filter(|status| !status.is_empty()) {
+        stream.write_all(format!("HTTP/1.1 {status} Interim\r\nlink: </style.css>\r\n\r\n").as_bytes())?;
+    }
     if script.has("hang-up") {
         return break_off(stream, script);
     }
     let total = total(script, made);
-    stream.write_all(head(script, made, total).as_bytes())?;
+    stream.write_all(&head(script, made, total))?;
     if script.word("stall") == "body" {
         return stall(stream, shared);
     }
@@ -61,6 +64,9 @@ pub(super) fn play(
         return line.tell(steps);
     }
     line.write_body(made)?;
+    if script.has("endless") {
+        return line.flood();
+    }
     line.finish()
 }
 
@@ -72,30 +78,69 @@ fn framing<'a>(script: &'a Script, made: &Made) -> &'a str {
     }
 }
 
-fn head(script: &Script, made: &Made, total: usize) -> String {
+fn head(script: &Script, made: &Made, total: usize) -> Vec<u8> {
     let status = script.number("status").unwrap_or(200);
     let content_type = script.get("type").unwrap_or(made.content_type);
     let mut head =
         format!("HTTP/1.1 {status} Scripted\r\ncontent-type: {content_type}\r\nx-request-id: req_upstream_{total}\r\n");
-    for (word, name) in [("retry-after", "retry-after"), ("location", "location"), ("label", "content-encoding")] {
+    for (word, name) in [
+        ("retry-after", "retry-after"),
+        ("location", "location"),
+        ("label", "content-encoding"),
+        ("retry-ms", "retry-after-ms"),
+    ] {
         if let Some(value) = script.get(word) {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
     }
+    if script.has("coding") {
+        head.push_str("content-encoding: gzip\r\n");
+    }
+    if let Some(seconds) = script.number("retry-date") {
+        head.push_str(&format!("retry-after: {}\r\n", in_seconds(seconds)));
+    }
+    if let Some(time) = script.get("ratelimit") {
+        head.push_str(&format!("x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: {time}\r\n"));
+    }
     // What an upstream says of itself and must not come out of the gateway.
     head.push_str("set-cookie: upstream-canary=1\r\nopenai-organization: upstream-canary\r\n");
     head.push_str(&match framing(script, made) {
-        "chunked" => "transfer-encoding: chunked\r\n\r\n".to_owned(),
-        "close" => "connection: close\r\n\r\n".to_owned(),
-        _ => format!("content-length: {total}\r\n\r\n"),
+        "chunked" => "transfer-encoding: chunked\r\n".to_owned(),
+        "close" => "connection: close\r\n".to_owned(),
+        _ => format!("content-length: {total}\r\n"),
     });
+    let mut head = head.into_bytes();
+    if let Some(word) = script.get("flood") {
+        flood(&mut head, word);
+    }
+    head.extend_from_slice(b"\r\n");
     head
+}
+
+/// Headers that nobody asked for.
+fn flood(head: &mut Vec<u8>, word: &str) {
+    match word {
+        "wide" => head.extend_from_slice(format!("x-wide: {}\r\n", "w".repeat(5_000_000)).as_bytes()),
+        "bytes" => head.extend_from_slice(b"connection: \xff\xfe\x80\r\n"),
+        count => {
+            let count: usize = count.parse().expect("a number of headers");
+            (0..count).for_each(|at| head.extend_from_slice(format!("x-flood-{at}: {at}\r\n").as_bytes()));
+        }
+    }
+}
+
+/// A moment in so many seconds, as a header says it.
+fn in_seconds(seconds: u64) -> String {
+    let seconds = i64::try_from(seconds).expect("seconds");
+    // A date has no fractions: half a second is added so that it is not over before it is read.
+    let at = chrono::Utc::now() + chrono::TimeDelta::milliseconds(seconds * 1000 + 500);
+    at.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
 /// The length that the framing states.
 fn total(script: &Script, made: &Made) -> usize {
-    if made.events.is_some() {
-        return usize::MAX;
+    if made.events.is_some() || script.has("endless") {
+        return 1 << 40;
     }
     let whole = made.before.len() + made.filler + made.after.len();
     let clip = script.get("clip").map_or(whole, |clip| share(clip, whole));
@@ -158,6 +203,9 @@ impl Line<'_> {
                 self.write(&piece)?;
             }
         }
+        if self.script.word("endless") == "image" {
+            return Ok(());
+        }
         self.write(&made.after)
     }
 
@@ -173,6 +221,10 @@ impl Line<'_> {
                 Step::Gate(gate) => pass(self.stream, self.shared, gate)?,
                 Step::Pause(time) => pause(*time),
                 Step::Murmur => return self.murmur(),
+                Step::Flood => {
+                    self.put(b"data: {\"type\":\"image_generation.completed\",\"note\":\"")?;
+                    return self.flood();
+                }
                 Step::Stall => return stall(self.stream, self.shared),
                 Step::End => break,
                 Step::Break => return break_off(self.stream, self.script),
@@ -185,6 +237,15 @@ impl Line<'_> {
         while !self.shared.closed() && !gone(self.stream) {
             self.put(b": keep-alive\n\n")?;
             pause(Duration::from_millis(50));
+        }
+        Err(ErrorKind::BrokenPipe.into())
+    }
+
+    /// Base64 until the peer leaves.
+    fn flood(mut self) -> std::io::Result<Told> {
+        let block = [b'A'; 1 << 16];
+        while !self.shared.closed() {
+            self.put(&block)?;
         }
         Err(ErrorKind::BrokenPipe.into())
     }
@@ -214,7 +275,26 @@ impl Line<'_> {
     fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let reads = self.script.number("reads").map(|reads| usize::try_from(reads).expect("a size"));
         let step = reads.unwrap_or(if self.script.has("drip") { 1 } else { 1 << 16 });
+        let pace = self.script.number("pace").map(Duration::from_millis);
+        let still = self.script.number("still").map(|still| usize::try_from(still).expect("a size"));
         for bytes in bytes.chunks(step) {
+            let room = still.map_or(bytes.len(), |still| still.saturating_sub(self.sent));
+            if room < bytes.len() {
+                self.put_now(&bytes[..room])?;
+                return stall(self.stream, self.shared).map(drop);
+            }
+            self.put_now(bytes)?;
+            if let Some(pace) = pace {
+                pause(pace);
+            }
+        }
+        let written = self.sent as u64;
+        self.shared.note(self.at, |line| line.written = written);
+        Ok(())
+    }
+
+    fn put_now(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if !bytes.is_empty() {
             if self.framing == "chunked" {
                 // In one write, so that a small piece is one packet.
                 let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
@@ -224,8 +304,6 @@ impl Line<'_> {
             }
             self.sent += bytes.len();
         }
-        let written = self.sent as u64;
-        self.shared.note(self.at, |line| line.written = written);
         Ok(())
     }
 

@@ -3,15 +3,22 @@
 //! | Word | What the upstream does |
 //! |---|---|
 //! | `status=N` | answers this status, with an error body unless `body=` says otherwise |
-//! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `html`, `text`, `none` instead of images |
+//! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `revoked`, `html`, `page` (2 MB of it), `text`, `none` instead of images |
+//! | `say=TEXT` | the message of the error, with `_` for a blank |
 //! | `resets-in=S` `resets-at=T` | inside `body=usage-limit` |
+//! | `resets-raw=JSON` | `resets_in_seconds` inside `body=usage-limit`, whatever it is |
 //! | `retry-after=V` `location=V` `label=V` | the headers `retry-after`, `location`, `content-encoding` |
+//! | `retry-ms=V` `retry-date=S` `ratelimit=V` | the headers `retry-after-ms`, `retry-after` as the date in S seconds, `x-ratelimit-reset-requests` with no requests remaining |
+//! | `interim=N,N` | answers of these statuses before the real one |
+//! | `flood=W` | N headers, or `wide` (one of 5 MB), or `bytes` (a `connection` that is no text) |
+//! | `coding=W` | the body is really compressed, and labelled so: `gzip`, or `bomb` (a few MB that become more than a GB) |
 //! | `type=V` | the header `content-type` |
 //! | `size=WxH` `format=F` | delivers these instead of what was asked |
 //! | `b64=N` | the first image is N characters of base64, made as they are sent |
-//! | `extra=N` | N images more than asked |
-//! | `data=W` | `empty`, `null`, `blank`, `missing` (no `b64_json`), `none` (no `data`) |
-//! | `omit=a,b` `auto=a,b` | these fields are left out, or say `auto` |
+//! | `extra=N` `images=N` | N images more than asked, or N whatever was asked |
+//! | `data=W` | `empty`, `null`, `blank`, `missing` (no `b64_json`), `words` (a text instead), `none` (no `data`) |
+//! | `omit=a,b` `auto=a,b` `odd=a,b` | these fields are left out, say `auto`, or are of another kind than ever before |
+//! | `endless=W` | the body never ends: `image` (its base64), `before` (a field before the image) |
 //! | `revised=W` | `none`, or `escapes`: a text that needs every kind of JSON escape |
 //! | `usage=W` | `none`, `null`, `zero`, `negative`, `float`, `text`, `huge`, `partial`, `list` |
 //! | `tokens=N` | this many output tokens |
@@ -25,7 +32,11 @@
 //! | `how=W` | a cut is `close` (default) or `reset` |
 //! | `surplus=TEXT` | after the body of the stated length come further bytes |
 //! | `framing=W` | `length` (default), `chunked`, `close` |
+//! | `still=N` | silent after N bytes of the body, until the peer leaves |
 //! | `drip` | one byte per write |
+//! | `pace=MS` | a pause after each write |
+//! | `idle=MS` | after the answer, closes the connection once nothing came for so long |
+//! | `sour` | the next request on this connection is read, and then the connection is reset |
 //! | `hang-up` | reads the request and closes without a word |
 //! | `early` | answers before it has read the body, and closes; only for a whole account |
 //! | `plain` `sse` | answers with JSON, or with events, whatever was asked |
@@ -44,7 +55,9 @@
 //! | `k` | a comment line |
 //! | `murmur` | comment lines until the peer leaves |
 //! | `e` `e-policy` `e-limit` `e-parameter` `e-flat` | an error event, `e-flat` without the inner object |
-//! | `blank` `missing` `junk` | a final event with an empty image, without one, or one that is no JSON |
+//! | `failed` `failed-policy` | an event that says that the whole response failed |
+//! | `blank` `missing` `words` `junk` `twin` | a final event with an empty image, without one, with a text instead, one that is no JSON, or two objects in one event |
+//! | `flood` | a line that never ends |
 //! | `half` | the first half of a final event |
 //! | `done` | `data: [DONE]` |
 //! | `~MS` `@NAME` | a pause, or a gate for the test to open |
@@ -53,7 +66,7 @@
 
 use std::collections::BTreeMap;
 
-const WORDS: [&str; 40] = [
+const WORDS: [&str; 55] = [
     "status",
     "body",
     "resets-in",
@@ -94,6 +107,21 @@ const WORDS: [&str; 40] = [
     "lines",
     "frames",
     "reads",
+    "resets-raw",
+    "retry-ms",
+    "retry-date",
+    "ratelimit",
+    "interim",
+    "flood",
+    "coding",
+    "images",
+    "odd",
+    "endless",
+    "still",
+    "pace",
+    "idle",
+    "sour",
+    "say",
 ];
 
 /// What the upstream shall do with one attempt.
@@ -139,5 +167,15 @@ impl Script {
     /// Whether a list such as `omit=model,size` names this field.
     pub(super) fn lists(&self, name: &str, field: &str) -> bool {
         self.word(name).split(',').any(|item| item == field)
+    }
+}
+
+impl std::fmt::Display for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            let (blank, sign) = (if at > 0 { " " } else { "" }, if value.is_empty() { "" } else { "=" });
+            write!(f, "{blank}{name}{sign}{value}")?;
+        }
+        Ok(())
     }
 }

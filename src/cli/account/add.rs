@@ -1,0 +1,147 @@
+//! `imagate account add`
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::secrets::Secrets;
+use super::shown::described;
+use crate::cli::failure::Failure;
+use crate::cli::output::{print, print_json, remark};
+use crate::gateway::config::{Config, Problem};
+use crate::gateway::manage::{self, Known, ManageError};
+use crate::gateway::store::SqliteStore;
+
+/// Arguments of `account add`: the settings of `[[accounts]]`.
+#[derive(Debug, Args)]
+pub(super) struct Add {
+    /// What logs and records call the account: letters, digits, `.`, `_` and `-`.
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// What kind of credentials the account has.
+    #[arg(long, value_name = "KIND", default_value = "api_key", value_parser = ["api_key", "oauth", "simulator"])]
+    kind: String,
+    /// Which API the upstream speaks [default: images]
+    #[arg(long, value_name = "API", value_parser = ["images", "responses"])]
+    protocol: Option<String>,
+    /// The address of the upstream with its version, such as <https://api.openai.com/v1>
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Allow plain http off this machine: credentials and images then travel unencrypted.
+    #[arg(long)]
+    allow_http: bool,
+    #[command(flatten)]
+    secrets: Secrets,
+    #[command(flatten)]
+    tokens: Tokens,
+    /// Whether the account is paid for [default: paid]
+    #[arg(long, value_name = "TIER", value_parser = ["paid", "free"])]
+    tier: Option<String>,
+    /// A group whose keys may use the account; may be given several times [default: default]
+    #[arg(long, value_name = "GROUP")]
+    group: Vec<String>,
+    /// Among accounts that are otherwise equal the highest goes first [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// How many images of up to 2560x1440 pixels the account may make at once [default: 8]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// How many larger images the account may make at once [default: 2]
+    #[arg(long, value_name = "N")]
+    large_concurrency: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct Tokens {
+    /// The token endpoint of an oauth account.
+    #[arg(long, value_name = "URL")]
+    token_url: Option<String>,
+    /// What an oauth account exchanges for an access token.
+    #[arg(long, value_name = "GRANT", value_parser = ["refresh_token", "client_credentials"])]
+    grant: Option<String>,
+    /// The client that the access token is issued to.
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// Where the token endpoint expects id and proof of the client [default: basic]
+    #[arg(long, value_name = "PLACE", value_parser = ["basic", "body"])]
+    client_auth: Option<String>,
+    /// The scopes that the access token is to have, with spaces between them.
+    #[arg(long, value_name = "SCOPES")]
+    scope: Option<String>,
+    /// Whom the access token is for, where the token endpoint asks for it.
+    #[arg(long, value_name = "NAME")]
+    audience: Option<String>,
+}
+
+/// An account to be added, with its secrets at hand.
+pub(super) struct New {
+    name: String,
+    settings: Map<String, Value>,
+    secrets: BTreeMap<String, String>,
+}
+
+// === impl Add ===
+
+impl Add {
+    /// Gathers the settings, and fetches the secrets from where they are.
+    pub(super) fn prepare(self) -> Result<New, Failure> {
+        let secrets = self.secrets.fetch()?;
+        Ok(New { settings: self.settings(), name: self.name, secrets })
+    }
+
+    /// What was given, by the names of the file. What was not has the defaults of the file, now and later.
+    fn settings(&self) -> Map<String, Value> {
+        let text = |text: &Option<String>| text.clone().map(Value::from);
+        let Self { tokens, .. } = self;
+        let fields = [
+            ("kind", Some(Value::from(self.kind.clone()))),
+            ("protocol", text(&self.protocol)),
+            ("base_url", text(&self.base_url)),
+            ("allow_http", self.allow_http.then(|| Value::from(true))),
+            ("token_url", text(&tokens.token_url)),
+            ("grant", text(&tokens.grant)),
+            ("client_id", text(&tokens.client_id)),
+            ("client_auth", text(&tokens.client_auth)),
+            ("scope", text(&tokens.scope)),
+            ("audience", text(&tokens.audience)),
+            ("tier", text(&self.tier)),
+            ("groups", (!self.group.is_empty()).then(|| Value::from(self.group.clone()))),
+            ("priority", self.priority.map(Value::from)),
+            ("concurrency", self.concurrency.map(Value::from)),
+            ("large_concurrency", self.large_concurrency.map(Value::from)),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+pub(super) async fn add(new: New, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
+    let New { name, settings, secrets } = new;
+    let known = match manage::add(config, store, &name, &settings, secrets).await {
+        Err(ManageError::Settings(problems)) => return Err(unfit(&problems)),
+        added => added?,
+    };
+    if json {
+        print_json(&described(&known))?;
+    } else {
+        print(&format!("{} added\n", known.name))?;
+    }
+    warn(&known, config);
+    Ok(())
+}
+
+/// Everything that is wrong with an account as it was given.
+pub(super) fn unfit(problems: &[Problem]) -> Failure {
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Failure::Usage(problems.join("\n       "))
+}
+
+/// What is right, and still may not be what was meant.
+fn warn(known: &Known, config: &Config) {
+    let Ok(account) = &known.account else { return };
+    let known = |name: &str| config.groups.iter().any(|group| group.name == name);
+    for group in account.groups.iter().filter(|group| !known(group)) {
+        remark(&format!("the group {group} is not in the settings; it serves keys made for a group of that name"));
+    }
+}

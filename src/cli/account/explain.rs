@@ -1,0 +1,81 @@
+//! `imagate account explain`
+
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::failure::Failure;
+use crate::cli::output::{print, print_json, remark, table};
+use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::manage::{self, Availability, Explained};
+use crate::gateway::store::SqliteStore;
+use crate::image::Size;
+
+/// Arguments of `account explain`.
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    /// The group of the key that asks.
+    #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
+    group: String,
+    /// The size that is asked for, such as 3840x2160; few accounts make many large images at once.
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+}
+
+// === impl Explain ===
+
+impl Explain {
+    pub(super) async fn run(self, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
+        let explained = manage::explain(config, store, &self.group, self.size.is_some_and(Size::is_large)).await?;
+        if json {
+            return Ok(print_json(&explained.iter().map(described).collect::<Vec<_>>())?);
+        }
+        let rows: Vec<[String; 6]> = explained.iter().map(row).collect();
+        print(&table(["NAME", "STATE", "TIER", "KIND", "PRIORITY", "PLACES"], &rows))?;
+        remark(&match explained.iter().find(|account| account.chosen) {
+            Some(account) => format!("{} would be asked: {}", account.account, ORDER),
+            None => format!("no account can make an image for the group {} now", self.group),
+        });
+        Ok(())
+    }
+}
+
+/// By what the accounts are ordered.
+const ORDER: &str = "of those that can, paid goes before free, oauth before api_key, higher priority before lower, and \
+                     then the one with the most places left";
+
+fn described(explained: &Explained) -> Value {
+    let Explained { account, chosen, state, paid, kind, priority, places, .. } = explained;
+    json!({
+        "account": account, "chosen": chosen, "state": state, "tier": tier(*paid), "kind": kind, "priority": priority,
+        "places": places,
+    })
+}
+
+fn row(explained: &Explained) -> [String; 6] {
+    [
+        explained.account.clone(),
+        told(&explained.state),
+        tier(explained.paid).to_owned(),
+        explained.kind.as_str().to_owned(),
+        explained.priority.to_string(),
+        explained.places.to_string(),
+    ]
+}
+
+pub(super) fn told(state: &Availability) -> String {
+    match state {
+        Availability::Free => "free".to_owned(),
+        Availability::Full => "full".to_owned(),
+        Availability::Ejected { seconds } => format!("set aside for {seconds}s, because it failed too often"),
+        Availability::Resting { cause, seconds } => format!("cooling for {seconds}s: {}", cause.as_str()),
+        Availability::Disabled { reason } => format!("disabled: {reason}"),
+        Availability::OtherGroup => "serves other groups".to_owned(),
+        Availability::OtherProtocol => "speaks another protocol".to_owned(),
+    }
+}
+
+const fn tier(paid: bool) -> &'static str {
+    if paid { "paid" } else { "free" }
+}

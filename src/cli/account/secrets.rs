@@ -1,0 +1,56 @@
+//! The secrets of an account as arguments: where each is kept, never the secret itself.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::failure::Failure;
+use crate::cli::secret;
+
+/// Where the secrets of an account are kept.
+#[derive(Debug, Args)]
+pub(super) struct Secrets {
+    /// The environment variable with the key that the upstream issued.
+    #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
+    api_key_env: Option<String>,
+    /// The file with that key; `-` is standard input.
+    #[arg(long, value_name = "PATH")]
+    api_key_file: Option<PathBuf>,
+    /// The environment variable with what proves to a token endpoint who the client is.
+    #[arg(long, value_name = "NAME", conflicts_with = "client_secret_file")]
+    client_secret_env: Option<String>,
+    /// The file with that proof; `-` is standard input.
+    #[arg(long, value_name = "PATH")]
+    client_secret_file: Option<PathBuf>,
+    /// The environment variable with the first refresh token.
+    #[arg(long, value_name = "NAME", conflicts_with = "refresh_token_file")]
+    refresh_token_env: Option<String>,
+    /// The file with that token; `-` is standard input.
+    #[arg(long, value_name = "PATH")]
+    refresh_token_file: Option<PathBuf>,
+}
+
+// === impl Secrets ===
+
+impl Secrets {
+    /// The secrets that were named, by the settings they belong to.
+    pub(super) fn fetch(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let sources = [
+            ("api_key", &self.api_key_env, &self.api_key_file),
+            ("client_secret", &self.client_secret_env, &self.client_secret_file),
+            ("refresh_token", &self.refresh_token_env, &self.refresh_token_file),
+        ];
+        let from_stdin = sources.iter().filter(|(_, _, file)| file.as_deref() == Some(Path::new(secret::STDIN)));
+        if from_stdin.count() > 1 {
+            return Err(Failure::Usage("only one secret can come from standard input".to_owned()));
+        }
+        let mut secrets = BTreeMap::new();
+        for (field, variable, file) in sources {
+            if let Some(secret) = secret::fetch(&format!("`{field}`"), variable.as_deref(), file.as_deref())? {
+                secrets.insert(field.to_owned(), secret);
+            }
+        }
+        Ok(secrets)
+    }
+}

@@ -1,0 +1,113 @@
+//! An account as it is printed: in a row of a table, or as JSON. Never its credentials.
+
+use serde::Serialize;
+
+use crate::cli::output::cell;
+use crate::gateway::config;
+use crate::gateway::manage::{Known, State};
+use crate::gateway::store::{AccountId, Timestamp};
+
+pub(super) const HEADINGS: [&str; 10] =
+    ["NAME", "KIND", "SOURCE", "TIER", "GROUPS", "PRIORITY", "CONCURRENCY", "LARGE", "BASE URL", "STATE"];
+
+/// An account in JSON. The fields and their order are binding; null is what is not known.
+#[derive(Serialize)]
+pub(super) struct Described<'a> {
+    id: Option<&'a AccountId>,
+    name: &'a str,
+    source: &'static str,
+    kind: Option<&'a str>,
+    protocol: Option<&'a str>,
+    base_url: Option<String>,
+    tier: Option<&'a str>,
+    groups: Option<&'a [String]>,
+    priority: Option<i32>,
+    concurrency: Option<u32>,
+    large_concurrency: Option<u32>,
+    state: &'static str,
+    disabled_at: Option<Timestamp>,
+    disabled_reason: Option<&'a str>,
+    cooling_until: Option<Timestamp>,
+    cooling_cause: Option<&'a str>,
+    problem: Option<&'a str>,
+}
+
+pub(super) fn described(known: &Known) -> Described<'_> {
+    let (account, row) = (known.account.as_ref().ok(), known.row.as_ref());
+    let state = known.state(Timestamp::now());
+    let (cooling_until, cooling_cause) = match state {
+        State::Cooling(until, cause) => (Some(until), Some(cause)),
+        _ => (None, None),
+    };
+    Described {
+        id: row.map(|row| &row.id),
+        name: &known.name,
+        source: known.source.as_str(),
+        kind: kind(known),
+        protocol: protocol(known),
+        base_url: account.and_then(base_url),
+        tier: account.map(|account| account.tier.as_str()).or_else(|| row.map(|row| row.tier.as_str())),
+        groups: account.map(|account| account.groups.as_slice()),
+        priority: account.map(|account| account.priority),
+        concurrency: account.map(|account| account.concurrency.get()),
+        large_concurrency: account.map(|account| account.large_concurrency.get()),
+        state: word(&state),
+        disabled_at: row.and_then(|row| row.disabled_at),
+        disabled_reason: row.and_then(|row| row.disabled_reason.as_deref()),
+        cooling_until,
+        cooling_cause,
+        problem: known.account.as_ref().err().map(String::as_str),
+    }
+}
+
+pub(super) fn row(known: &Known) -> [String; 10] {
+    let account = known.account.as_ref().ok();
+    [
+        known.name.clone(),
+        cell(kind(known)),
+        known.source.as_str().to_owned(),
+        cell(account.map(|account| account.tier.as_str())),
+        cell(account.map(|account| account.groups.join(","))),
+        cell(account.map(|account| account.priority)),
+        cell(account.map(|account| account.concurrency)),
+        cell(account.map(|account| account.large_concurrency)),
+        cell(account.and_then(base_url)),
+        told(&known.state(Timestamp::now())),
+    ]
+}
+
+fn kind(known: &Known) -> Option<&str> {
+    let of_row = || known.row.as_ref().map(|row| row.kind.as_str());
+    known.account.as_ref().map_or_else(|_| of_row(), |account| Some(account.upstream.kind()))
+}
+
+fn protocol(known: &Known) -> Option<&str> {
+    let of_row = || known.row.as_ref().map(|row| row.protocol.as_str());
+    let of = |account: &config::Account| account.upstream.protocol().map(config::Protocol::as_str);
+    known.account.as_ref().map_or_else(|_| of_row(), of)
+}
+
+fn base_url(account: &config::Account) -> Option<String> {
+    match &account.upstream {
+        config::Upstream::Simulator => None,
+        config::Upstream::Api(endpoint) => Some(endpoint.base_url.to_string()),
+    }
+}
+
+const fn word(state: &State<'_>) -> &'static str {
+    match state {
+        State::Enabled => "enabled",
+        State::Disabled(..) => "disabled",
+        State::Cooling(..) => "cooling",
+        State::Unusable(_) => "unusable",
+    }
+}
+
+fn told(state: &State<'_>) -> String {
+    let word = word(state);
+    match state {
+        State::Enabled => word.to_owned(),
+        State::Disabled(_, reason) | State::Unusable(reason) => format!("{word}: {reason}"),
+        State::Cooling(until, cause) => format!("{word} until {until}: {cause}"),
+    }
+}

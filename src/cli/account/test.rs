@@ -1,0 +1,53 @@
+//! `imagate account test`
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::explain::told;
+use crate::cli::failure::Failure;
+use crate::cli::output::{print, print_json};
+use crate::gateway::config::Config;
+use crate::gateway::manage::{self, ManageError, Probed};
+use crate::gateway::store::SqliteStore;
+
+/// Asks the account's upstream, and fails where it does not let the account in.
+pub(super) async fn test(id: &str, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
+    let probed = match manage::probe(config, store, id).await {
+        Err(ManageError::NotNow(name, Some(state))) => {
+            let advice = format!("`imagate account enable {name}` ends it");
+            return Err(Failure::Advised(anyhow::anyhow!("the account {name} is {}", told(&state)), advice));
+        }
+        probed => probed?,
+    };
+    let Probed { name, status, latency } = &probed;
+    let latency = latency.as_millis();
+    if json {
+        // Also where it failed: a script reads the status.
+        print_json(&json!({ "account": name, "ok": probed.is_good(), "status": status, "latency_ms": latency }))?;
+    }
+    match status {
+        _ if json && probed.is_good() => {}
+        None => print(&format!("{name} is the simulator, which answers by itself\n"))?,
+        Some(status) if probed.is_good() => print(&format!("{name} is let in: status {status} after {latency} ms\n"))?,
+        Some(status) => {
+            return Err(Failure::Failed(anyhow::anyhow!(
+                "{name}: {} (status {status} after {latency} ms)",
+                meaning(*status)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What a status says of an account.
+const fn meaning(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "the upstream does not accept its credentials",
+        404 => "the upstream has no list of models at this base_url",
+        429 => "the upstream has had too many requests from it",
+        300..=399 => "the upstream sends it elsewhere, which is never followed",
+        500.. => "the upstream has trouble of its own",
+        _ => "the upstream does not do what it was asked",
+    }
+}

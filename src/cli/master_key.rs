@@ -1,0 +1,65 @@
+//! `imagate master-key rotate`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::installation::Installation;
+use super::output::{print, print_json, remark};
+use super::secret;
+use crate::gateway::store::MasterKey as Key;
+
+/// Arguments of `master-key`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(super) struct MasterKey {
+    #[command(flatten)]
+    installation: Installation,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Seal everything under another master key. API keys and running servers stay as they are.
+    ///
+    /// Where the settings name the master key, the next one must be given here, and written there before the next
+    /// start. Where it lies in the data folder, a new one is made unless one is given.
+    Rotate {
+        /// The environment variable with the next key: 64 hexadecimal digits, or 32 bytes in base64.
+        #[arg(long, value_name = "NAME", conflicts_with = "new_key_file")]
+        new_key_env: Option<String>,
+        /// The file with the next key; `-` is standard input.
+        #[arg(long, value_name = "PATH")]
+        new_key_file: Option<PathBuf>,
+    },
+}
+
+// === impl MasterKey ===
+
+impl MasterKey {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Self { installation, json, action: Action::Rotate { new_key_env, new_key_file } } = self;
+        let text = secret::fetch("the next master key", new_key_env.as_deref(), new_key_file.as_deref())?;
+        let next = text.map(|text| Key::from_text(&text)).transpose();
+        let next = next.map_err(|error| Failure::Usage(error.to_string()))?;
+        installation.with_store(async |config, store| {
+            store.rotate_master_key(next).await?;
+            let named = config.master_key.is_some();
+            if json {
+                print_json(&json!({ "rotated": true, "kept_in": if named { "settings" } else { "data_dir" } }))?;
+            } else {
+                print("the master key is another one now\n")?;
+            }
+            if named {
+                remark("the settings still name the old key: write the new one there before the next start or command");
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! One account in use: its places, its rest, its health, and what of that is not stored yet. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::time::Instant;
+
+use super::Lesson;
+use super::account::{Access, Account};
+use super::cooling::{Cause, Cooling, Moment, REFUSALS, Rest};
+use super::health::{Health, Standing};
+use super::pick::Candidate;
+use super::pool::Wanted;
+use super::rows::State;
+use crate::gateway::store::{AccountChange, Timestamp};
+
+/// One account in use.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Not the name: an account that was deleted and added again is another.
+    pub(super) id: u64,
+    pub(super) account: Arc<Account>,
+    /// What an account of the store was built from; nothing for one of the file.
+    pub(super) origin: Option<Origin>,
+    pub(super) taken: usize,
+    pub(super) taken_large: usize,
+    pub(super) probing: bool,
+    pub(super) disabled: Option<String>,
+    pub(super) health: Health,
+    cooling: Cooling,
+    /// Counts what was learnt here, so that an older look at the store does not undo it.
+    version: u64,
+    unsaved: Option<AccountChange>,
+    /// The rest as the store has it.
+    stored: Option<Timestamp>,
+}
+
+/// What an account of the store was built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) settings: Option<String>,
+    pub(super) sealed: Option<Vec<u8>>,
+}
+
+/// What is to be stored.
+#[derive(Debug)]
+pub(super) struct Unsaved {
+    pub(super) account: String,
+    pub(super) change: AccountChange,
+    pub(super) version: u64,
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn new(id: u64, account: Arc<Account>, origin: Option<Origin>) -> Self {
+        Self {
+            id,
+            account,
+            origin,
+            taken: 0,
+            taken_large: 0,
+            probing: false,
+            disabled: None,
+            health: Health::default(),
+            cooling: Cooling::default(),
+            version: 0,
+            unsaved: None,
+            stored: None,
+        }
+    }
+
+    /// Whether it would serve such a request if it did not rest.
+    pub(super) fn serves(&self, wanted: &Wanted) -> bool {
+        let tried = wanted.tried.iter().any(|name| name == self.account.name());
+        self.disabled.is_none() && !tried && self.account.serves(&wanted.group) && self.account.speaks(wanted.protocol)
+    }
+
+    pub(super) fn rest(&self, now: Instant) -> Option<Rest> {
+        self.cooling.rest(now)
+    }
+
+    /// Whether anything at all can be given out.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        self.disabled.is_none() && self.has_place(false) && self.rest(now).is_none()
+    }
+
+    fn has_place(&self, large: bool) -> bool {
+        let places = self.account.places();
+        self.taken < places.all && (!large || self.taken_large < places.large)
+    }
+
+    pub(super) fn candidate(&self, wanted: &Wanted, now: Instant) -> Candidate {
+        let standing = self.health.standing(now);
+        Candidate {
+            eligible: self.serves(wanted) && self.rest(now).is_none(),
+            ejected: matches!(standing, Standing::Ejected { .. }),
+            free: self.has_place(wanted.large) && !(self.probing && standing == Standing::Probing),
+            paid: self.account.paid(),
+            kind: self.account.kind(),
+            priority: self.account.priority(),
+            load: self.load(wanted.large),
+        }
+    }
+
+    /// Places taken, in thousandths: of the few for large images where it is one.
+    fn load(&self, large: bool) -> u32 {
+        let places = self.account.places();
+        let (taken, all) = if large { (self.taken_large, places.large) } else { (self.taken, places.all) };
+        u32::try_from(taken.saturating_mul(1000) / all.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// What an attempt has taught.
+    pub(super) fn learn(&mut self, lesson: Lesson, moment: Moment, wall: DateTime<Utc>) {
+        let before = self.rest(moment.now);
+        match lesson {
+            Lesson::Good => {
+                self.health.good();
+                self.cooling.good(moment.granted);
+                if self.stored.is_some() && before.is_none() {
+                    self.wish(AccountChange::Thaw);
+                }
+            }
+            Lesson::Exhausted { wait } => self.cooling.exhausted(wait, moment),
+            Lesson::Throttled { wait } => self.cooling.throttled(wait, moment),
+            Lesson::Unfit { .. } => self.cooling.unfit(moment),
+            Lesson::Unauthorized { status } => {
+                let refusals = self.cooling.unauthorized(status, moment);
+                if refusals >= REFUSALS {
+                    self.disable(format!(
+                        "the upstream refused its credentials {refusals} times in a row (status {status})"
+                    ));
+                }
+            }
+            Lesson::Faulty => self.health.faulty(moment.granted, moment.now),
+            Lesson::Neutral => {}
+        }
+        self.note_rest(before, moment.now, wall);
+    }
+
+    /// There is no token for it right now.
+    pub(super) fn tokenless(&mut self, moment: Moment, wall: DateTime<Utc>) {
+        let before = self.rest(moment.now);
+        self.cooling.tokenless(moment);
+        self.note_rest(before, moment.now, wall);
+    }
+
+    /// There will be no token for it.
+    pub(super) fn revoked(&mut self, code: &'static str) {
+        self.disable(format!("its token endpoint gives no more tokens ({code}): enter new credentials"));
+    }
+
+    fn disable(&mut self, reason: String) {
+        if self.disabled.is_none() {
+            self.disabled = Some(reason.clone());
+            self.wish(AccountChange::Disable { reason });
+        }
+    }
+
+    fn note_rest(&mut self, before: Option<Rest>, now: Instant, wall: DateTime<Utc>) {
+        let rest = self.rest(now).filter(|rest| before != Some(*rest));
+        if let Some(Rest { until, cause }) = rest {
+            let until = Timestamp::from(wall + (until - now));
+            self.wish(AccountChange::Cool { until, cause: cause.as_str().to_owned() });
+        }
+    }
+
+    /// A disabling outlives every later rest, which is worth nothing beside it.
+    fn wish(&mut self, change: AccountChange) {
+        self.version += 1;
+        if !matches!(self.unsaved, Some(AccountChange::Disable { .. })) {
+            self.unsaved = Some(change);
+        }
+    }
+
+    pub(super) fn unsaved(&self) -> Option<Unsaved> {
+        let change = self.unsaved.clone()?;
+        Some(Unsaved { account: self.account.name().to_owned(), change, version: self.version })
+    }
+
+    /// The store has it. `cooling_until` is what stands there now.
+    pub(super) fn saved(&mut self, version: u64, cooling_until: Option<Timestamp>) {
+        self.stored = cooling_until;
+        if self.version == version {
+            self.unsaved = None;
+        }
+    }
+
+    /// What a look at the store is compared with later; nothing where the store is behind.
+    pub(super) fn mark(&self) -> Option<(u64, u64)> {
+        self.unsaved.is_none().then_some((self.id, self.version))
+    }
+
+    /// Takes over what others have done to the account.
+    pub(super) fn adopt(&mut self, state: &State, now: Instant, wall: DateTime<Utc>) {
+        if self.disabled.is_some() && state.disabled.is_none() {
+            self.cooling.forget();
+            self.health = Health::default();
+            if let Access::Token(keeper) = self.account.access() {
+                keeper.forgive();
+            }
+        }
+        self.disabled.clone_from(&state.disabled);
+        if self.stored == state.cooling_until {
+            return;
+        }
+        self.stored = state.cooling_until;
+        match state.cooling_until {
+            None => self.cooling.forget(),
+            Some(until) => {
+                let left = (DateTime::<Utc>::from(until) - wall).to_std().unwrap_or(Duration::ZERO);
+                self.cooling.adopt(Cause::parse(state.cooling_cause.as_deref()), left, now);
+            }
+        }
+    }
+}

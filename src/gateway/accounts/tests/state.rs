@@ -1,0 +1,227 @@
+use std::time::Duration;
+
+use super::*;
+use crate::gateway::store::StoreError;
+use crate::gateway::store::testing::Double;
+
+const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
+
+#[track_caller]
+fn rests_an_hour(got: Result<Lease, NoLease>) {
+    match got {
+        Err(NoLease::Resting { exhausted: true, wait: Some(wait) }) => {
+            assert!((3500..=3600).contains(&wait.as_secs()), "{wait:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_rest_survives_a_restart_and_reaches_other_nodes() {
+    let (_dir, store) = fresh().await;
+    let none = FakeTokens::rotating();
+    let accounts = start(&store, "one", &[with_key("a")], &none).await;
+    let other = start(&store, "two", &[with_key("a")], &none).await;
+    let taken = lease(&accounts).await.unwrap();
+    assert_eq!(accounts.learn(&taken, Lesson::Exhausted { wait: HOUR }).await, Again::Other);
+    assert_eq!(row(&store, "a").await.cooling_cause.as_deref(), Some("exhausted"));
+    rests_an_hour(lease(&accounts).await);
+    assert!(lease(&other).await.is_ok());
+    round(&other).await;
+    rests_an_hour(lease(&other).await);
+    rests_an_hour(lease(&start(&store, "one", &[with_key("a")], &none).await).await);
+}
+
+#[tokio::test]
+async fn an_operator_ends_a_rest_on_every_node() {
+    let (_dir, store) = fresh().await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Exhausted { wait: HOUR }).await;
+    change(&store, "a", AccountChange::Enable).await;
+    round(&accounts).await;
+    assert!(lease(&accounts).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_stored_rest_from_a_mad_clock_is_capped() {
+    let (_dir, store) = fresh().await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    let until = Timestamp::from(chrono::Utc::now() + chrono::TimeDelta::days(50_000));
+    change(&store, "a", AccountChange::Cool { until, cause: "exhausted".to_owned() }).await;
+    round(&accounts).await;
+    let Err(NoLease::Resting { wait: Some(wait), .. }) = lease(&accounts).await else { panic!("it rests") };
+    assert!(wait <= Duration::from_secs(8 * 24 * 3600));
+}
+
+#[tokio::test]
+async fn disabling_and_enabling_arrive() {
+    let (_dir, store) = fresh().await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    change(&store, "a", AccountChange::Disable { reason: "by hand".to_owned() }).await;
+    round(&accounts).await;
+    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
+    assert_eq!(accounts.explain("default", false)[0].state, Availability::Disabled { reason: "by hand".to_owned() });
+    let restarted = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    assert_eq!(lease(&restarted).await.err(), Some(NoLease::NoneLeft));
+    change(&store, "a", AccountChange::Enable).await;
+    round(&accounts).await;
+    assert!(lease(&accounts).await.is_ok());
+}
+
+fn kept(store: &SqliteStore, name: &str, key: &str) -> NewAccount {
+    let secrets = BTreeMap::from([("api_key".to_owned(), key.to_owned())]);
+    let plain = serde_json::to_vec(&secrets).unwrap();
+    NewAccount {
+        name: name.to_owned(),
+        kind: "api_key".to_owned(),
+        protocol: "images".to_owned(),
+        tier: "paid".to_owned(),
+        settings: r#"{"kind":"api_key","base_url":"https://kept.example/v1","concurrency":1}"#.to_owned(),
+        sealed: Some(store.vault().seal(&sealed_for(name), &plain).unwrap()),
+    }
+}
+
+#[tokio::test]
+async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
+    let (_dir, store) = fresh().await;
+    let accounts = start(&store, "one", &[], &FakeTokens::rotating()).await;
+    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
+    store.insert_account(&kept(&store, "k", "first")).await.unwrap();
+    round(&accounts).await;
+    let held = lease(&accounts).await.unwrap();
+    assert_eq!(shown(&held), "Bearer first");
+    let Endpoint::Images(address) = held.endpoint() else { panic!("{:?}", held.endpoint()) };
+    assert_eq!(address.join("/images"), "https://kept.example/v1/images");
+    let other = kept(&store, "k", "second").sealed.unwrap();
+    change(&store, "k", AccountChange::Reseal(other)).await;
+    round(&accounts).await;
+    // Its only place is still taken.
+    assert_eq!(accounts.explain("default", false)[0].state, Availability::Full);
+    drop(held);
+    let held = lease(&accounts).await.unwrap();
+    assert_eq!(shown(&held), "Bearer second");
+    assert!(store.delete_account("k").await.unwrap());
+    round(&accounts).await;
+    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
+    drop(held);
+    store.insert_account(&kept(&store, "k", "third")).await.unwrap();
+    assert!(lease(&start(&store, "one", &[], &FakeTokens::rotating()).await).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_account_that_cannot_be_read_is_left_out_and_harms_no_other() {
+    let (_dir, store) = fresh().await;
+    let mut broken = kept(&store, "broken", "x");
+    broken.sealed = kept(&store, "another", "x").sealed;
+    store.insert_account(&broken).await.unwrap();
+    let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    round(&accounts).await;
+    assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
+    assert_eq!(accounts.explain("default", false).len(), 1);
+    let mended = kept(&store, "broken", "x").sealed.unwrap();
+    change(&store, "broken", AccountChange::Reseal(mended)).await;
+    round(&accounts).await;
+    assert_eq!(accounts.explain("default", false).len(), 2);
+}
+
+#[tokio::test]
+async fn trouble_with_the_store_is_no_trouble_of_the_request_and_is_made_up_for() {
+    let (_dir, store) = fresh().await;
+    let double = Double::of(Arc::clone(&store) as Arc<dyn Store>);
+    start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    let (vault, endpoint) = (store.vault().clone(), FakeTokens::rotating());
+    let shared = Arc::clone(&double) as Arc<dyn Store>;
+    let accounts = Accounts::open(&[with_key("a")], shared, vault, endpoint, NodeId::only()).await.unwrap();
+    let taken = lease(&accounts).await.unwrap();
+    double.set_trouble(Some(|| StoreError::Busy));
+    assert_eq!(accounts.learn(&taken, Lesson::Exhausted { wait: HOUR }).await, Again::Other);
+    assert!(!Arc::clone(&accounts).round(true).await);
+    rests_an_hour(lease(&accounts).await);
+    assert_eq!(row(&store, "a").await.cooling_until, None);
+    double.set_trouble(None);
+    round(&accounts).await;
+    assert!(row(&store, "a").await.cooling_until.is_some());
+    rests_an_hour(lease(&accounts).await);
+}
+
+#[tokio::test]
+async fn an_older_look_does_not_undo_what_was_learnt_since() {
+    let (_dir, store) = fresh().await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    let before = Before::of(&accounts.pool);
+    let rows = store.list_accounts().await.unwrap();
+    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Exhausted { wait: HOUR }).await;
+    Rows::read(rows, &before, store.vault()).apply(&accounts.pool, &before);
+    rests_an_hour(lease(&accounts).await);
+}
+
+#[tokio::test]
+async fn refused_credentials_disable_an_account_with_a_reason() {
+    let (_dir, store) = fresh().await;
+    let accounts = start(&store, "one", &[with_key("a"), with_key("b")], &FakeTokens::rotating()).await;
+    {
+        let mut inner = accounts.pool.lock();
+        let begin = Instant::now();
+        for step in 0..3 {
+            let now = begin + Duration::from_secs(10 * step);
+            let moment = cooling::Moment { granted: now, now, jitter: 0 };
+            inner.members[0].learn(Lesson::Unauthorized { status: 401 }, moment, chrono::Utc::now());
+        }
+    }
+    round(&accounts).await;
+    let row = row(&store, "a").await;
+    let reason = "the upstream refused its credentials 3 times in a row (status 401)";
+    assert_eq!((row.disabled_at.is_some(), row.disabled_reason.as_deref()), (true, Some(reason)));
+    assert_eq!(lease(&accounts).await.unwrap().account().name(), "b");
+}
+
+#[tokio::test]
+async fn an_image_clears_the_stored_rest_that_is_over() {
+    let (_dir, store) = fresh().await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
+    let until = Timestamp::from(chrono::Utc::now() - chrono::TimeDelta::seconds(1));
+    change(&store, "a", AccountChange::Cool { until, cause: "throttled".to_owned() }).await;
+    round(&accounts).await;
+    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Good).await;
+    assert_eq!(row(&store, "a").await.cooling_until, None);
+    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Neutral).await;
+}
+
+#[tokio::test]
+async fn a_choice_is_explained_in_the_order_of_the_choice() {
+    let (_dir, store) = fresh().await;
+    let free = config::Account { tier: Tier::Free, ..with_key("free") };
+    let liked = config::Account { priority: 5, ..with_key("liked") };
+    let token = with_token("token", "r");
+    let all = [free, with_key("plain"), liked, token, account("far", config::Upstream::Simulator)];
+    let mut all = Vec::from(all);
+    all[4].groups = vec!["elsewhere".to_owned()];
+    let accounts = start(&store, "one", &all, &FakeTokens::rotating()).await;
+    let explained = accounts.explain("default", false);
+    let names: Vec<&str> = explained.iter().map(|one| one.account.as_str()).collect();
+    assert_eq!(names, ["token", "liked", "plain", "free", "far"]);
+    assert_eq!(explained.iter().map(|one| one.chosen).collect::<Vec<_>>(), [true, false, false, false, false]);
+    let json = serde_json::to_value(&explained[4]).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!({
+            "account": "far", "chosen": false, "state": {"is": "other_group"}, "paid": true, "kind": "simulator",
+            "priority": 0, "taken": 0, "places": 64,
+        })
+    );
+    assert!(accounts.explain("nobody", true).iter().all(|one| !one.chosen));
+}
+
+#[tokio::test]
+async fn what_can_be_seen_of_a_lease_holds_no_secret() {
+    let (_dir, store) = fresh().await;
+    let all = [with_key("a"), with_token("t", CANARY)];
+    let accounts = start(&store, "one", &all, &FakeTokens::rotating()).await;
+    let leases = [
+        lease(&accounts).await.unwrap(),
+        accounts.take(&KeyId::from("k"), Wanted { tried: vec!["t".to_owned()], ..wanted() }).await.unwrap(),
+    ];
+    assert!(leases.iter().all(|lease| shown(lease).contains(CANARY)));
+    let seen = format!("{leases:?} {:?} {:?}", accounts.pool, accounts.explain("default", false));
+    assert!(!seen.contains(CANARY), "{seen}");
+}

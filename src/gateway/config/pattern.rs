@@ -1,0 +1,55 @@
+//! Regular expressions that operators write.
+
+use regex::{Regex, RegexBuilder};
+
+/// A compiled pattern is no larger: a handful of letters can ask for gigabytes.
+const SIZE_MAX: usize = 1 << 20;
+
+/// Compiles a pattern as the filter does, which holds the same limit: in any case of letters, anywhere in the text.
+///
+/// # Errors
+///
+/// What is wrong with it, in one line.
+pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(pattern);
+    let compiled = builder.case_insensitive(true).size_limit(SIZE_MAX).dfa_size_limit(SIZE_MAX).build();
+    let pattern = compiled.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "is too large once compiled; fewer or smaller repetitions help".to_owned(),
+        // The message draws the pattern over several lines; its last line says what is wrong.
+        error => format!("is no regular expression: {}", last_line(&error.to_string())),
+    })?;
+    if pattern.is_match("") {
+        return Err("matches the empty text, and with it every prompt".to_owned());
+    }
+    Ok(pattern)
+}
+
+fn last_line(message: &str) -> String {
+    let line = message.lines().last().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_found_anywhere_in_any_case() {
+        assert!(compile(r"\bred\s+cube\b").unwrap().is_match("a RED  cube, lit from the left"));
+        assert!(!compile(r"\bred\b").unwrap().is_match("a shredded cube"));
+    }
+
+    #[test]
+    fn a_pattern_that_is_wrong_too_large_or_matches_everything_is_refused() {
+        for (pattern, expected) in [
+            ("(unclosed", "is no regular expression: unclosed group"),
+            (r"\w{1000}{1000}", "is too large once compiled"),
+            ("", "every prompt"),
+            ("a*", "every prompt"),
+            (r"(?=look)", "is no regular expression: look-around"),
+        ] {
+            let fault = compile(pattern).map(|regex| regex.to_string()).unwrap_err();
+            assert!(fault.contains(expected) && !fault.contains('\n'), "{pattern}: {fault}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What can be chosen, and the words for it.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What kind of credentials an account has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    ApiKey,
+    Oauth,
+    Simulator,
+}
+
+/// Which API an upstream speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Protocol {
+    /// The image endpoints.
+    Images,
+    /// The Responses API with its image tool.
+    Responses,
+}
+
+/// What an account exchanges for an access token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GrantKind {
+    /// A refresh token.
+    RefreshToken,
+    /// The client's own id and secret.
+    ClientCredentials,
+}
+
+/// Where a client proves to a token endpoint who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ClientAuth {
+    /// In the header `Authorization`.
+    Basic,
+    /// Among the fields of the form.
+    Body,
+}
+
+/// Whether an account is paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Tier {
+    Paid,
+    Free,
+}
+
+/// What happens when the upstream made another size or format than was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Delivery {
+    /// The answer goes out and says what was made.
+    Report,
+    /// The request fails.
+    Fail,
+}
+
+/// What happens when an image of 3840x2160 and high quality cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fallback {
+    /// The request fails.
+    Off,
+    /// The steps of the specification are tried: medium quality, then 1536x1024 in medium quality.
+    Ladder,
+}
+
+/// What happens to a prompt that a moderation service did not judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnError {
+    /// It passes.
+    Open,
+    /// It is refused.
+    Closed,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApiKey => "api_key",
+            Self::Oauth => "oauth",
+            Self::Simulator => "simulator",
+        }
+    }
+}
+
+// === impl Protocol ===
+
+impl Protocol {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Images => "images",
+            Self::Responses => "responses",
+        }
+    }
+}
+
+// === impl GrantKind ===
+
+impl GrantKind {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::RefreshToken => "refresh_token",
+            Self::ClientCredentials => "client_credentials",
+        }
+    }
+}
+
+// === impl ClientAuth ===
+
+impl ClientAuth {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Body => "body",
+        }
+    }
+}
+
+// === impl Tier ===
+
+impl Tier {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paid => "paid",
+            Self::Free => "free",
+        }
+    }
+}
+
+// === impl Delivery ===
+
+impl Delivery {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+// === impl Fallback ===
+
+impl Fallback {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Ladder => "ladder",
+        }
+    }
+}
+
+// === impl OnError ===
+
+impl OnError {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Where the calls of an account go: what each kind needs, and what means nothing for it.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+use super::Desk;
+use crate::gateway::config::raw::{Kind, Protocol, RawAccount, RawHeader};
+use crate::gateway::config::{Credentials, Endpoint, Secret, Upstream, address, headers};
+
+impl Desk<'_> {
+    pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<Upstream> {
+        let kind = account.kind?;
+        self.meaningless(path, account, kind);
+        match kind {
+            Kind::Simulator => Some(Upstream::Simulator),
+            Kind::ApiKey | Kind::Oauth => self.endpoint(path, account, kind).map(Upstream::Api),
+        }
+    }
+
+    /// A setting that does nothing is a mistake: its owner believes that it does something. A simulator with an address
+    /// would be taken for an upstream whose images are real.
+    fn meaningless(&mut self, path: &str, account: &RawAccount, kind: Kind) {
+        let api = [
+            ("base_url", account.base_url.is_some()),
+            ("allow_http", account.allow_http.is_some()),
+            ("headers", account.headers.is_some()),
+        ];
+        let key = [("api_key", account.api_key.is_some())];
+        let tokens = [
+            ("token_url", account.token_url.is_some()),
+            ("grant", account.grant.is_some()),
+            ("client_id", account.client_id.is_some()),
+            ("client_secret", account.client_secret.is_some()),
+            ("refresh_token", account.refresh_token.is_some()),
+            ("client_auth", account.client_auth.is_some()),
+            ("scope", account.scope.is_some()),
+            ("audience", account.audience.is_some()),
+        ];
+        let (settings, reason): (Vec<&[(&str, bool)]>, _) = match kind {
+            Kind::Simulator => (vec![&api, &key, &tokens], "has no meaning for a simulator, which calls nobody"),
+            Kind::ApiKey => (vec![&tokens], "has no meaning for an account of kind \"api_key\", only for \"oauth\""),
+            Kind::Oauth => {
+                (vec![&key], "has no meaning for an account of kind \"oauth\", which gets its tokens from `token_url`")
+            }
+        };
+        for (setting, _) in settings.into_iter().flatten().filter(|(_, given)| *given) {
+            self.wrong(&format!("{path}.{setting}"), reason);
+        }
+    }
+
+    fn endpoint(&mut self, path: &str, account: &RawAccount, kind: Kind) -> Option<Endpoint> {
+        let base_url = self.base_url(&format!("{path}.base_url"), account);
+        let credentials = match kind {
+            Kind::Oauth => self.oauth(path, account).map(Credentials::Oauth),
+            Kind::ApiKey | Kind::Simulator => {
+                self.api_key(&format!("{path}.api_key"), account).map(Credentials::ApiKey)
+            }
+        };
+        let headers = self.headers(&format!("{path}.headers"), account);
+        let protocol = account.protocol.unwrap_or(Protocol::Images);
+        Some(Endpoint { base_url: base_url?, protocol, credentials: credentials?, headers })
+    }
+
+    fn base_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
+        let Some(text) = &account.base_url else {
+            self.wrong(setting, "is missing, such as \"https://api.openai.com/v1\"");
+            return None;
+        };
+        let uri = address::base_url(text, account.allow_http.unwrap_or_default());
+        uri.map_err(|fault| self.wrong(setting, fault)).ok()
+    }
+
+    fn api_key(&mut self, setting: &str, account: &RawAccount) -> Option<Secret> {
+        let Some(source) = &account.api_key else {
+            self.wrong(setting, "is missing, such as { env = \"OPENAI_API_KEY\" }");
+            return None;
+        };
+        self.header_secret(setting, source)
+    }
+
+    fn headers(&mut self, path: &str, account: &RawAccount) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (text, written) in account.headers.iter().flatten() {
+            let setting = format!("{path}.{text}");
+            let Some((name, value)) = self.header(&setting, text, written) else { continue };
+            if map.insert(name, value).is_some() {
+                self.wrong(&setting, "stands twice, in other letters");
+            }
+        }
+        map
+    }
+
+    fn header(&mut self, setting: &str, text: &str, written: &RawHeader) -> Option<(HeaderName, HeaderValue)> {
+        let name =
+            headers::name(text).map_err(|fault| self.wrong(setting, &format!("cannot be sent: {fault}"))).ok()?;
+        let (text, sensitive) = match written {
+            RawHeader::Plain(_) if headers::is_secret(&name) => {
+                self.wrong(setting, "carries a credential and must be { env = \"NAME\" } or { file = \"PATH\" }");
+                return None;
+            }
+            RawHeader::Plain(text) => (text.clone(), false),
+            RawHeader::Secret(source) => (self.header_secret(setting, source)?.expose().to_owned(), true),
+        };
+        let Ok(mut value) = HeaderValue::from_str(&text) else {
+            self.wrong(setting, "holds a character that cannot stand in a header");
+            return None;
+        };
+        value.set_sensitive(sensitive);
+        Some((name, value))
+    }
+}

@@ -1,0 +1,88 @@
+//! Groups: what their requests get, and what they may not ask for.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Desk, SHORTEST_DEADLINE};
+use crate::gateway::config::pattern;
+use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
+use crate::gateway::config::{DEFAULT_GROUP, Deadlines, Delivery, Fallback, Filter, Group, Moderation, address};
+
+const DEFAULT_JUDGE: &str = "omni-moderation-latest";
+/// Every request of the group waits for it.
+const DEFAULT_JUDGING: Duration = Duration::from_secs(5);
+
+impl Desk<'_> {
+    /// The groups of the file, and the one that is always there.
+    pub(super) fn groups(&mut self, deadlines: Deadlines) -> Vec<Group> {
+        let raw = self.layers.written.raw.groups.as_deref().unwrap_or_default();
+        let mut taken = BTreeSet::new();
+        let mut groups: Vec<Group> = raw
+            .iter()
+            .enumerate()
+            .map(|(index, group)| self.group(&format!("groups[{index}]"), group, deadlines, &mut taken))
+            .collect();
+        if !taken.contains(DEFAULT_GROUP) {
+            groups.push(Group {
+                name: DEFAULT_GROUP.to_owned(),
+                delivery: Delivery::Report,
+                deadlines,
+                fallback: Fallback::Off,
+                filter: Filter::default(),
+            });
+        }
+        groups
+    }
+
+    fn group(&mut self, path: &str, raw: &RawGroup, deadlines: Deadlines, taken: &mut BTreeSet<String>) -> Group {
+        let name = self.name(&format!("{path}.name"), raw.name.as_deref(), taken);
+        let mut period = |field: &str, written| self.period(&format!("{path}.{field}"), written, SHORTEST_DEADLINE);
+        let standard = period("standard_deadline", raw.standard_deadline.as_ref()).unwrap_or(deadlines.standard);
+        let large = period("large_deadline", raw.large_deadline.as_ref()).unwrap_or(deadlines.large.max(standard));
+        Group {
+            name,
+            delivery: raw.delivery.unwrap_or(Delivery::Report),
+            deadlines: Deadlines { standard, large, ..deadlines },
+            fallback: raw.fallback.unwrap_or(Fallback::Off),
+            filter: raw.filter.as_ref().map_or_else(Filter::default, |raw| self.filter(&format!("{path}.filter"), raw)),
+        }
+    }
+
+    fn filter(&mut self, path: &str, raw: &RawFilter) -> Filter {
+        for (index, word) in raw.words.iter().flatten().enumerate() {
+            if word.trim().is_empty() {
+                self.wrong(&format!("{path}.words[{index}]"), "is blank, and with it in every prompt");
+            }
+        }
+        for (index, text) in raw.patterns.iter().flatten().enumerate() {
+            if let Err(fault) = pattern::compile(text) {
+                self.wrong(&format!("{path}.patterns[{index}]"), &fault);
+            }
+        }
+        Filter {
+            words: raw.words.iter().flatten().map(|word| word.trim().to_owned()).collect(),
+            patterns: raw.patterns.clone().unwrap_or_default(),
+            moderation: raw.moderation.as_ref().and_then(|raw| self.moderation(&format!("{path}.moderation"), raw)),
+        }
+    }
+
+    /// The reader has reported what is required and not there.
+    fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<Moderation> {
+        let base_url = raw.base_url.as_ref().and_then(|text| {
+            let uri = address::base_url(text, raw.allow_http.unwrap_or_default());
+            uri.map_err(|fault| self.wrong(&format!("{path}.base_url"), fault)).ok()
+        });
+        let api_key = raw.api_key.as_ref().map(|source| self.header_secret(&format!("{path}.api_key"), source));
+        let timeout = self.period(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);
+        let model = raw.model.clone().unwrap_or_else(|| DEFAULT_JUDGE.to_owned());
+        self.model(&format!("{path}.model"), &model);
+        Some(Moderation {
+            base_url: base_url?,
+            // A key that cannot be read must not become a call without one.
+            api_key: api_key.map_or(Some(None), |key| key.map(Some))?,
+            model,
+            on_error: raw.on_error?,
+            timeout: timeout.unwrap_or(DEFAULT_JUDGING),
+        })
+    }
+}

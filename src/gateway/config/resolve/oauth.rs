@@ -1,0 +1,91 @@
+//! Where access tokens come from: what each grant needs.
+
+use http::Uri;
+
+use super::Desk;
+use crate::gateway::config::raw::{ClientAuth, GrantKind, RawAccount, SecretSource};
+use crate::gateway::config::{Grant, Oauth, Secret, address};
+
+impl Desk<'_> {
+    pub(super) fn oauth(&mut self, path: &str, account: &RawAccount) -> Option<Oauth> {
+        let token_url = self.token_url(&format!("{path}.token_url"), account);
+        let grant = self.grant(path, account);
+        let client_secret = self.token_secret(path, "client_secret", account.client_secret.as_ref());
+        self.client(path, account);
+        for (field, text) in
+            [("client_id", &account.client_id), ("scope", &account.scope), ("audience", &account.audience)]
+        {
+            self.parameter(&format!("{path}.{field}"), text.as_deref());
+        }
+        Some(Oauth {
+            token_url: token_url?,
+            grant: grant?,
+            client_id: account.client_id.clone(),
+            client_secret,
+            client_auth: account.client_auth.unwrap_or(ClientAuth::Basic),
+            scope: account.scope.clone(),
+            audience: account.audience.clone(),
+        })
+    }
+
+    fn token_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
+        let Some(text) = &account.token_url else {
+            self.wrong(setting, "is missing, such as \"https://auth.example.com/oauth/token\"");
+            return None;
+        };
+        let uri = address::token_url(text, account.allow_http.unwrap_or_default());
+        uri.map_err(|fault| self.wrong(setting, fault)).ok()
+    }
+
+    fn grant(&mut self, path: &str, account: &RawAccount) -> Option<Grant> {
+        let setting = format!("{path}.refresh_token");
+        let token = account.refresh_token.as_ref();
+        match account.grant {
+            None => {
+                self.wrong(&format!("{path}.grant"), "is missing: \"refresh_token\" or \"client_credentials\"");
+                None
+            }
+            Some(GrantKind::RefreshToken) => {
+                if token.is_none() {
+                    self.wrong(&setting, "is missing, such as { env = \"REFRESH_TOKEN\" }");
+                }
+                self.token_secret(path, "refresh_token", token).map(Grant::RefreshToken)
+            }
+            Some(GrantKind::ClientCredentials) => {
+                if token.is_some() {
+                    self.wrong(&setting, "has no meaning for the grant \"client_credentials\"");
+                }
+                Some(Grant::ClientCredentials)
+            }
+        }
+    }
+
+    /// What belongs together of the client's id, its secret, and where both stand.
+    fn client(&mut self, path: &str, account: &RawAccount) {
+        let (id, secret) = (account.client_id.is_some(), account.client_secret.is_some());
+        let by_itself = account.grant == Some(GrantKind::ClientCredentials);
+        if !id && (secret || by_itself) {
+            let reason = if by_itself { "for the grant \"client_credentials\"" } else { "beside `client_secret`" };
+            self.wrong(&format!("{path}.client_id"), &format!("is missing {reason}"));
+        }
+        if !secret && by_itself {
+            let fault = "is missing for the grant \"client_credentials\", such as { env = \"CLIENT_SECRET\" }";
+            self.wrong(&format!("{path}.client_secret"), fault);
+        }
+        if !secret && !by_itself && account.client_auth.is_some() {
+            self.wrong(&format!("{path}.client_auth"), "has no meaning without `client_secret`");
+        }
+    }
+
+    fn token_secret(&mut self, path: &str, field: &str, source: Option<&SecretSource>) -> Option<Secret> {
+        self.form_secret(&format!("{path}.{field}"), source?)
+    }
+
+    /// Text that is sent to a token endpoint.
+    fn parameter(&mut self, setting: &str, text: Option<&str>) {
+        let Some(text) = text else { return };
+        if text.trim().is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+            self.wrong(setting, "must be letters, digits and signs of ASCII");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a group may not ask for, and what it gets instead of what fails.
+
+use super::*;
+
+const FILTERED: &str = r#"
+[[groups]]
+name = "default"
+fallback = "ladder"
+
+[groups.filter]
+words = ["  Acme Corp ", "nemo"]
+patterns = ['\bred\b']
+
+[groups.filter.moderation]
+base_url = "https://judge.example/v1/"
+api_key = { env = "JUDGE_KEY" }
+on_error = "closed"
+"#;
+
+#[test]
+fn a_group_says_what_may_not_be_asked_for() {
+    let config = load_from(machine().variable("JUDGE_KEY", "sk-judge"), FILTERED).unwrap();
+    let [group] = &config.groups[..] else { panic!("one group") };
+    assert_eq!(group.fallback, Fallback::Ladder);
+    assert_eq!(group.filter.words, ["Acme Corp", "nemo"]);
+    assert_eq!(group.filter.patterns, [r"\bred\b"]);
+    let Moderation { base_url, api_key, model, on_error, timeout } = group.filter.moderation.as_ref().unwrap();
+    assert_eq!(base_url, "https://judge.example/v1");
+    assert_eq!(api_key.as_ref().map(Secret::expose), Some("sk-judge"));
+    assert_eq!((model.as_str(), *on_error), ("omni-moderation-latest", OnError::Closed));
+    assert_eq!(*timeout, Duration::from_secs(5));
+    let shown = config.show();
+    for line in ["fallback = \"ladder\"", "[groups.filter.moderation]", "on_error = \"closed\"", "timeout = \"5s\""] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!format!("{shown}{config:?}").contains("sk-judge"));
+}
+
+#[test]
+fn a_group_filters_nothing_by_itself() {
+    let config = load_from(machine(), "[[groups]]\nname = \"a\"").unwrap();
+    for group in &config.groups {
+        assert_eq!((group.fallback, &group.filter), (Fallback::Off, &Filter::default()));
+    }
+    assert!(!config.show().contains("filter"), "{}", config.show());
+}
+
+#[test]
+fn every_mistake_in_a_filter_is_reported_at_once() {
+    check(
+        r#"[[groups]]
+name = "a"
+fallback = "on"
+[groups.filter]
+words = ["", "fine"]
+patterns = ["(", "x*", "fine"]
+[groups.filter.moderation]
+base_url = "http://judge.example/v1"
+api_key = { env = "NOT_SET" }
+model = "two words"
+timeout = "1ms"
+"#,
+        &[
+            "3:12: `fallback` must be \"off\" or \"ladder\", not \"on\"",
+            "5:10: `words[0]` is blank, and with it in every prompt",
+            "6:13: `patterns[0]` is no regular expression: unclosed group",
+            "6:18: `patterns[1]` matches the empty text, and with it every prompt",
+            "7:1: `on_error` is missing in `groups.filter.moderation`",
+            "8:12: `base_url` must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
+            "9:11: `api_key` names the environment variable `NOT_SET`, which is not set",
+            "10:9: `model` must be the id of a model, without spaces",
+            "11:11: `timeout` must be from 100ms to 1d",
+        ],
+    );
+    check(
+        "[[groups]]\nname = \"a\"\n[groups.filter.moderation]\non_error = \"maybe\"",
+        &[
+            "3:1: `base_url` is missing in `groups.filter.moderation`",
+            "4:12: `on_error` must be \"open\" or \"closed\", not \"maybe\"",
+        ],
+    );
+}

@@ -1,0 +1,208 @@
+//! Accounts that fetch tokens, the master key, and what is kept of answers.
+
+use super::*;
+
+const TOKENS: &str = r#"
+[[accounts]]
+name = "rotating"
+kind = "oauth"
+base_url = "https://api.example/v1"
+token_url = "https://auth.example/oauth/token/"
+grant = "refresh_token"
+refresh_token = { file = "refresh.txt" }
+client_id = "app"
+client_secret = { env = "CLIENT_SECRET" }
+client_auth = "body"
+scope = "images.write offline_access"
+audience = "https://api.example"
+
+[[accounts]]
+name = "service"
+kind = "oauth"
+protocol = "responses"
+base_url = "http://127.0.0.1:9/v1"
+token_url = "http://127.0.0.1:9/token"
+grant = "client_credentials"
+client_id = "svc"
+client_secret = { env = "CLIENT_SECRET" }
+"#;
+
+fn with_secrets() -> Fake {
+    machine().variable("CLIENT_SECRET", "cs-hidden").file("etc/refresh.txt", "rt-hidden\n")
+}
+
+fn oauth(account: &Account) -> &Oauth {
+    let Upstream::Api(Endpoint { credentials: Credentials::Oauth(oauth), .. }) = &account.upstream else {
+        panic!("tokens")
+    };
+    oauth
+}
+
+#[test]
+fn an_account_can_fetch_tokens() {
+    let config = load_from(with_secrets(), TOKENS).unwrap();
+    let [rotating, service] = &config.accounts[..] else { panic!("two accounts") };
+    assert_eq!((rotating.upstream.kind(), rotating.upstream.protocol()), ("oauth", Some(Protocol::Images)));
+    let tokens = oauth(rotating);
+    assert!(matches!(&tokens.grant, Grant::RefreshToken(token) if token.expose() == "rt-hidden"));
+    assert_eq!(tokens.token_url, "https://auth.example/oauth/token/");
+    assert_eq!(tokens.client_id.as_deref(), Some("app"));
+    assert_eq!(tokens.client_secret.as_ref().map(Secret::expose), Some("cs-hidden"));
+    assert_eq!((tokens.client_auth, tokens.scope.as_deref()), (ClientAuth::Body, Some("images.write offline_access")));
+    assert_eq!(tokens.audience.as_deref(), Some("https://api.example"));
+    assert_eq!(service.upstream.protocol(), Some(Protocol::Responses));
+    assert!(matches!(oauth(service).grant, Grant::ClientCredentials));
+    assert_eq!(oauth(service).client_auth, ClientAuth::Basic);
+}
+
+#[test]
+fn tokens_are_shown_without_their_secrets() {
+    let config = load_from(with_secrets(), TOKENS).unwrap();
+    let shown = config.show();
+    for line in ["refresh_token = \"[redacted]\"", "client_secret = \"[redacted]\"", "grant = \"client_credentials\""] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let seen = format!("{shown}{config:?}");
+    assert!(!seen.contains("-hidden"), "{seen}");
+}
+
+/// The messages for an account that fetches tokens with these lines, which begin in line 5.
+#[track_caller]
+fn check_tokens(lines: &str, expected: &[&str]) {
+    check(
+        &format!("[[accounts]]\nname = \"a\"\nkind = \"oauth\"\nbase_url = \"https://a.example\"\n{lines}"),
+        expected,
+    );
+}
+
+#[test]
+fn an_account_that_fetches_tokens_says_all_that_it_lacks_at_once() {
+    check_tokens(
+        "",
+        &[
+            "1:1: `grant` is missing: \"refresh_token\" or \"client_credentials\"",
+            "1:1: `token_url` is missing, such as \"https://auth.example.com/oauth/token\"",
+        ],
+    );
+    check_tokens(
+        "token_url = \"http://auth.example/token\"\ngrant = \"refresh_token\"\nclient_auth = \"body\"\nscope = \" \"\naudience = \"a\\nb\"",
+        &[
+            "1:1: `refresh_token` is missing, such as { env = \"REFRESH_TOKEN\" }",
+            "5:13: `token_url` must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
+            "7:15: `client_auth` has no meaning without `client_secret`",
+            "8:9: `scope` must be letters, digits and signs of ASCII",
+            "9:12: `audience` must be letters, digits and signs of ASCII",
+        ],
+    );
+    check_tokens(
+        "token_url = \"https://auth.example/token\"\ngrant = \"client_credentials\"\nrefresh_token = { env = \"OPENAI_API_KEY\" }\napi_key = { env = \"OPENAI_API_KEY\" }",
+        &[
+            "1:1: `client_id` is missing for the grant \"client_credentials\"",
+            "1:1: `client_secret` is missing for the grant \"client_credentials\", such as { env = \"CLIENT_SECRET\" }",
+            "7:17: `refresh_token` has no meaning for the grant \"client_credentials\"",
+            "8:11: `api_key` has no meaning for an account of kind \"oauth\", which gets its tokens from `token_url`",
+        ],
+    );
+    check_tokens(
+        "token_url = \"https://auth.example/token\"\ngrant = \"password\"\nclient_secret = \"cs-hidden\"",
+        &[
+            "6:9: `grant` must be \"refresh_token\" or \"client_credentials\", not \"password\"",
+            "7:17: `client_secret` is a string but must be { env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself",
+        ],
+    );
+}
+
+#[test]
+fn the_client_of_a_token_is_whole_or_not_there() {
+    let base = "token_url = \"https://auth.example/token\"\ngrant = \"refresh_token\"\nrefresh_token = { env = \"OPENAI_API_KEY\" }";
+    check_tokens(
+        &format!("{base}\nclient_secret = {{ env = \"OPENAI_API_KEY\" }}"),
+        &["1:1: `client_id` is missing beside `client_secret`"],
+    );
+    let text = format!("[[accounts]]\nname = \"a\"\nkind = \"oauth\"\nbase_url = \"https://a.example\"\n{base}");
+    assert!(load_from(machine(), &text).is_ok());
+    let lines = machine().variable("OPENAI_API_KEY", "one\ntwo");
+    let problems = load_from(lines, &text).map(|config| config.show()).unwrap_err();
+    assert_eq!(
+        problems[0].to_string(),
+        "etc/config.toml:7:17: `refresh_token` holds a character that cannot stand in a token request (environment variable `OPENAI_API_KEY`)"
+    );
+}
+
+#[test]
+fn settings_of_tokens_mean_nothing_elsewhere() {
+    let meaning = "has no meaning for an account of kind \"api_key\", only for \"oauth\"";
+    check_account(
+        "base_url = \"https://a.example\"\napi_key = { env = \"OPENAI_API_KEY\" }\ntoken_url = \"https://a\"\nscope = \"s\"",
+        &[&format!("6:13: `token_url` {meaning}"), &format!("7:9: `scope` {meaning}")],
+    );
+    check(
+        "[[accounts]]\nname = \"a\"\nkind = \"simulator\"\ngrant = \"refresh_token\"",
+        &["4:9: `grant` has no meaning for a simulator, which calls nobody"],
+    );
+}
+
+#[test]
+fn an_admin_token_is_long_and_fits_into_a_header() {
+    let good = "0123456789abcdef".repeat(2);
+    let config = load_from(machine().variable("ADMIN", &good), "admin_token = { env = \"ADMIN\" }").unwrap();
+    assert_eq!(config.admin_token.as_ref().map(Secret::expose), Some(good.as_str()));
+    assert!(!format!("{}{config:?}", config.show()).contains(&good));
+    assert!(config.show().contains("admin_token = \"[redacted]\""));
+    let problem = |token: &str| {
+        let problems = load(Overrides::default(), &machine().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
+        problems[0].to_string()
+    };
+    assert_eq!(
+        problem(&good[1..]),
+        "IMAGATE_ADMIN_TOKEN: `admin_token` must have at least 32 characters, as `openssl rand -hex 32` makes them (environment variable `IMAGATE_ADMIN_TOKEN`)"
+    );
+    assert_eq!(
+        problem(&format!("{good} {good}")),
+        "IMAGATE_ADMIN_TOKEN: `admin_token` holds a character that cannot stand in a bearer token (environment variable `IMAGATE_ADMIN_TOKEN`)"
+    );
+    assert!(load(Overrides::default(), &machine()).unwrap().admin_token.is_none());
+}
+
+#[test]
+fn a_master_key_is_32_bytes_in_hex_or_base64() {
+    let hex = "0123456789abcdef".repeat(4);
+    let base64 = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=";
+    for key in [hex.as_str(), base64, base64.trim_end_matches('=')] {
+        let config = load_from(machine().variable("MASTER", key), "master_key = { env = \"MASTER\" }").unwrap();
+        assert_eq!(config.master_key.as_ref().map(Secret::expose), Some(key));
+        assert!(!format!("{}{config:?}", config.show()).contains(key));
+        assert!(config.show().contains("master_key = \"[redacted]\""));
+    }
+    for key in [&hex[1..], "correct horse battery staple", "QUFB"] {
+        let problems = load(Overrides::default(), &machine().variable("IMAGATE_MASTER_KEY", key)).unwrap_err();
+        assert_eq!(
+            problems[0].to_string(),
+            "IMAGATE_MASTER_KEY: `master_key` must hold 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them (environment variable `IMAGATE_MASTER_KEY`)"
+        );
+    }
+    assert!(load(Overrides::default(), &machine()).unwrap().master_key.is_none());
+}
+
+#[test]
+fn what_is_kept_of_answers_is_bounded() {
+    let replay = load(Overrides::default(), &machine()).unwrap().replay;
+    let day = Duration::from_secs(86_400);
+    assert_eq!((replay.orphans, replay.orphan_window.as_secs()), (true, 300));
+    assert_eq!((replay.idempotency_window, replay.max_bytes), (day, 1 << 30));
+    let text = "[replay]\norphans = false\norphan_window = \"90s\"\nidempotency_window = \"1h\"\nmax_megabytes = 5";
+    let config = load_from(machine(), text).unwrap();
+    let (orphan_window, idempotency_window) = (Duration::from_secs(90), Duration::from_secs(3600));
+    assert_eq!(config.replay, Replay { orphans: false, orphan_window, idempotency_window, max_bytes: 5 << 20 });
+    assert!(config.show().contains("max_megabytes = 5 "), "{}", config.show());
+    check(
+        "[replay]\norphans = \"no\"\norphan_window = \"0s\"\nidempotency_window = \"2d\"\nmax_megabytes = 0\nmax_bytes = 1",
+        &[
+            "2:11: `orphans` is a string but must be true or false",
+            "3:17: `orphan_window` must be from 1s to 1d",
+            "4:22: `idempotency_window` must be from 1s to 1d",
+            "5:17: `max_megabytes` must be from 1 to 1000000",
+            "6:1: unknown setting `max_bytes` in `replay`",
+        ],
+    );
+}

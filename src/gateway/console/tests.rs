@@ -1,0 +1,158 @@
+//! That operators may say what the settings file may say, and what becomes of what they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::accounts::{Draft, change, unusable};
+use crate::error::Reason;
+use crate::gateway::config::{self, schema_json};
+use crate::gateway::store::AccountChange;
+use crate::tables::{ADMIN_OPENAPI, Field, Kind, NEW_ACCOUNT_FIELDS};
+
+/// The fields of `[[accounts]]`, from the schema of the settings.
+fn of_the_file() -> Value {
+    let schema: Value = serde_json::from_str(&schema_json()).unwrap();
+    schema["definitions"]["RawAccount"]["properties"].clone()
+}
+
+/// What the operators' document has and the file has not: there secret headers stand among the others.
+const OURS: [&str; 1] = ["secret_headers"];
+
+fn words(schema: &Value) -> BTreeSet<String> {
+    match schema {
+        Value::Object(members) => {
+            let listed = members.get("enum").or_else(|| members.get("const"));
+            let listed = listed.map_or_else(Vec::new, |listed| listed.as_array().cloned().unwrap_or_default());
+            let own = listed.iter().filter_map(|word| word.as_str().map(str::to_owned));
+            own.chain(members.values().flat_map(words)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(words).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => BTreeSet::new(),
+    }
+}
+
+/// The words of a setting of the file, with those of the type that it refers to.
+fn words_of_the_file(name: &str) -> BTreeSet<String> {
+    let schema: Value = serde_json::from_str(&schema_json()).unwrap();
+    let property = &schema["definitions"]["RawAccount"]["properties"][name];
+    let referred = property["allOf"][0]["$ref"].as_str().or_else(|| property["$ref"].as_str());
+    let target = referred.and_then(|reference| schema.pointer(reference.trim_start_matches('#')));
+    words(target.unwrap_or(property))
+}
+
+fn check_choice(field: &Field, words: &[&str]) {
+    let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    assert_eq!(words, words_of_the_file(field.name), "{}", field.name);
+}
+
+fn number(schema: &Value, name: &str) -> Option<f64> {
+    schema[name].as_f64()
+}
+
+#[test]
+fn a_new_account_has_the_fields_of_the_file_with_their_words_and_bounds() {
+    let file = of_the_file();
+    let names: BTreeSet<&str> = file.as_object().unwrap().keys().map(String::as_str).collect();
+    let ours: BTreeSet<&str> = NEW_ACCOUNT_FIELDS.iter().map(|field| field.name).collect();
+    assert_eq!(ours.difference(&names).copied().collect::<Vec<_>>(), OURS);
+    assert_eq!(names.difference(&ours).count(), 0, "the file has more: {names:?}");
+    for field in NEW_ACCOUNT_FIELDS {
+        #[expect(clippy::cast_precision_loss, reason = "small bounds")]
+        match field.kind {
+            Kind::Choice(words) => check_choice(field, words),
+            Kind::Integer { min, max } => {
+                let bounds = (number(&file[field.name], "minimum"), number(&file[field.name], "maximum"));
+                assert_eq!(bounds, (Some(min as f64), Some(max as f64)), "{}", field.name);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_secret_of_the_document_is_taken_out_of_the_settings() {
+    let document: Value = serde_json::from_str(ADMIN_OPENAPI).unwrap();
+    let schemas = &document["components"]["schemas"];
+    let fields = schemas["NewAccount"]["properties"].as_object().unwrap();
+    let secret = |field: &Value| field["allOf"][0]["$ref"] == "#/components/schemas/Secret";
+    let mut body = json!({"name": "a", "kind": "oauth", "secret_headers": {"x-key": "hidden"}, "scope": "seen"});
+    for (name, _) in fields.iter().filter(|(_, field)| secret(field)) {
+        body[name] = "hidden".into();
+    }
+    let Draft { name, settings, secrets } = Draft::read(body.to_string().as_bytes()).unwrap();
+    assert_eq!((name.as_str(), &settings), ("a", json!({"kind": "oauth", "scope": "seen"}).as_object().unwrap()));
+    let expected = ["api_key", "client_secret", "headers.x-key", "refresh_token"];
+    assert_eq!(secrets.keys().collect::<Vec<_>>(), expected);
+    assert!(secrets.values().all(|secret| secret == "hidden"));
+}
+
+#[track_caller]
+fn check_draft(body: &Value, param: Option<&str>, reason: Reason) {
+    let rejection = Draft::read(body.to_string().as_bytes()).map(|_| ()).unwrap_err();
+    assert_eq!((rejection.param.as_deref(), rejection.reason), (param, Some(reason)), "{body}: {}", rejection.message);
+}
+
+#[test]
+fn a_field_that_cannot_be_read_is_named() {
+    check_draft(&json!([]), None, Reason::InvalidJson);
+    check_draft(&json!({"kind": "simulator"}), Some("name"), Reason::MissingParameter);
+    check_draft(&json!({"name": "a"}), Some("kind"), Reason::MissingParameter);
+    check_draft(&json!({"name": "a", "kind": "codex"}), Some("kind"), Reason::InvalidValue);
+    check_draft(&json!({"name": "a", "kind": "simulator", "bas": 1}), Some("bas"), Reason::UnknownParameter);
+    let with = |name: &str, value: Value| {
+        let mut body = json!({"name": "a", "kind": "api_key"});
+        body[name] = value;
+        body
+    };
+    check_draft(&with("api_key", json!({"env": "HOME"})), Some("api_key"), Reason::InvalidType);
+    check_draft(&with("api_key", json!("")), Some("api_key"), Reason::StringBelowMin);
+    check_draft(&with("concurrency", json!(0)), Some("concurrency"), Reason::IntegerBelowMin);
+    check_draft(&with("priority", json!(1001)), Some("priority"), Reason::IntegerAboveMax);
+    check_draft(&with("allow_http", json!("yes")), Some("allow_http"), Reason::InvalidType);
+    check_draft(&with("groups", json!(["a", 1])), Some("groups[1]"), Reason::InvalidType);
+    check_draft(&with("groups", json!("a")), Some("groups"), Reason::InvalidType);
+    check_draft(&with("headers", json!({"x": {"env": "HOME"}})), Some("headers.x"), Reason::InvalidType);
+    let mut twice = with("headers", json!({"x": "1"}));
+    twice["secret_headers"] = json!({"x": "2"});
+    check_draft(&twice, Some("secret_headers.x"), Reason::InvalidValue);
+}
+
+#[test]
+fn what_the_settings_find_wrong_is_named_as_the_operator_spelled_it() {
+    let named = |settings: &str, secrets: &[(&str, &str)]| {
+        let secrets: BTreeMap<String, String> =
+            secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let hidden: Vec<String> = secrets.keys().cloned().collect();
+        let problems = config::account_from_json("a", settings, secrets).map(|_| ()).unwrap_err();
+        let rejection = unusable(&problems, &hidden);
+        assert!(!rejection.message.contains("account a"), "the place means nothing here: {}", rejection.message);
+        rejection.param.unwrap_or_default()
+    };
+    assert_eq!(named(r#"{"kind": "api_key"}"#, &[("api_key", "k")]), "base_url");
+    let base = r#""kind": "api_key", "base_url": "https://a.example""#;
+    assert_eq!(named(&format!("{{{base}}}"), &[]), "api_key");
+    assert_eq!(named(&format!("{{{base}}}"), &[("api_key", "line\nbreak")]), "api_key");
+    assert_eq!(named(&format!(r#"{{{base}, "groups": []}}"#), &[("api_key", "k")]), "groups");
+    let header = format!(r#"{{{base}, "headers": {{"authorization": "k"}}}}"#);
+    assert_eq!(named(&header, &[("api_key", "k")]), "headers.authorization");
+    let hidden = [("api_key", "k"), ("headers.x-key", "line\nbreak")];
+    assert_eq!(named(&format!("{{{base}}}"), &hidden), "secret_headers.x-key");
+}
+
+#[test]
+fn an_account_is_disabled_for_a_reason_and_enabled_without_one() {
+    let of = |body: Value| change(body.to_string().as_bytes());
+    assert_eq!(of(json!({"enabled": true})), Ok(AccountChange::Enable));
+    assert_eq!(of(json!({"enabled": true, "reason": null})), Ok(AccountChange::Enable));
+    let disabled = |reason: &str| Ok(AccountChange::Disable { reason: reason.to_owned() });
+    assert_eq!(of(json!({"enabled": false, "reason": "unpaid"})), disabled("unpaid"));
+    assert_eq!(of(json!({"enabled": false})), disabled("disabled by an operator"));
+    let refused = |body: Value| of(body).unwrap_err().param;
+    assert_eq!(refused(json!({})).as_deref(), Some("enabled"));
+    assert_eq!(refused(json!({"enabled": null})).as_deref(), Some("enabled"));
+    assert_eq!(refused(json!({"enabled": "no"})).as_deref(), Some("enabled"));
+    assert_eq!(refused(json!({"enabled": true, "reason": "x"})).as_deref(), Some("reason"));
+    assert_eq!(refused(json!({"enabled": false, "reason": "  "})).as_deref(), Some("reason"));
+    assert_eq!(refused(json!({"enabled": false, "name": "b"})).as_deref(), Some("name"));
+}

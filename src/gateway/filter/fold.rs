@@ -1,0 +1,122 @@
+//! From text as written to text as read: one spelling for all the ways to write the same letters.
+//!
+//! Decides what cannot be seen, and which differences between letters do not count.
+//! Refuses to know words. What is left out here costs a rule its match, and what is put in may give it a wrong one: only
+//! differences that a reader does not see, or reads over, are removed.
+
+use super::letters;
+
+/// What stands for something that cannot be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unseen {
+    /// Nothing: it was put inside a word.
+    Gone,
+    /// A space: it was put between two words.
+    Gap,
+}
+
+/// The ways to read a text: one, or two where something in it cannot be seen.
+pub(super) fn readings(text: &str) -> Vec<String> {
+    let mut readings = vec![read(text, Unseen::Gone)];
+    if text.chars().any(is_unseen) {
+        readings.push(read(text, Unseen::Gap));
+    }
+    readings
+}
+
+/// A rule has one reading.
+pub(super) fn rule(text: &str) -> String {
+    read(text, Unseen::Gone)
+}
+
+fn read(text: &str, unseen: Unseen) -> String {
+    let mut read = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_ascii_graphic() {
+            read.push(letter.to_ascii_lowercase());
+        } else if is_unseen(letter) {
+            if unseen == Unseen::Gap {
+                space(&mut read);
+            }
+        } else if letter.is_whitespace() || letter.is_control() {
+            space(&mut read);
+        } else {
+            // First up, then down: letters that differ in one direction only become the same.
+            let folded = letters::plain(letter).to_uppercase().flat_map(char::to_lowercase);
+            read.extend(folded.filter(|letter| !is_accent(*letter)).map(letters::base));
+        }
+    }
+    read
+}
+
+fn space(read: &mut String) {
+    if !read.ends_with(' ') {
+        read.push(' ');
+    }
+}
+
+/// Zero-width, joining, directing, selecting and tagging characters, and the soft hyphen.
+const fn is_unseen(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Marks that are laid over any letter. The vowel signs of many scripts are no such marks.
+const fn is_accent(letter: char) -> bool {
+    matches!(letter,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(readings(text), expected, "{}", text.escape_unicode());
+    }
+
+    #[test]
+    fn the_ways_to_write_the_same_letters_are_read_alike() {
+        for text in [
+            "Example",
+            "ＥＸＡＭＰＬＥ",
+            "𝐞𝓍𝖆𝚖𝗽𝑙𝕖",
+            "ⓔⓧⓐⓜⓟⓛⓔ",
+            "🅴🆇🅰🅼🅿🅻🅴",
+            "éxâmplè",
+            "e\u{301}x\u{336}a\u{302}mple",
+            "ᴇxᴀᴍᴘʟᴇ",
+        ] {
+            check(text, &["example"]);
+        }
+        check("STRASSE", &["strasse"]);
+        check("Straße ﬁn ΟΔΟΣ οδος ſo İi ıI", &["strasse fin οδοσ οδοσ so ii ii"]);
+        check("Ёлка й е\u{308}лка и\u{306}", &["елка и елка и"]);
+        check("Łódź Tiếng Việt Ørsted", &["lodz tieng viet orsted"]);
+    }
+
+    #[test]
+    fn spaces_and_line_ends_are_one_space() {
+        check("a \t\r\n\u{a0}\u{3000}\u{2003}b\u{0}c", &["a b c"]);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_nothing_or_a_space() {
+        for unseen in "\u{200b}\u{200d}\u{feff}\u{ad}\u{2060}\u{202e}\u{fe0f}\u{e0041}\u{3164}\u{180e}".chars() {
+            check(&format!("one{unseen}two"), &["onetwo", "one two"]);
+        }
+    }
+
+    #[test]
+    fn signs_that_are_part_of_a_word_stay() {
+        for text in ["क्षेत्र", "ภาษาไทย", "한국어", "漢字かな", "שָׁלוֹם", "العربية"]
+        {
+            check(text, &[text]);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Rules against prompts: what is found, what is not, and that dressing a word up does not hide it.
+
+use super::*;
+use crate::gateway::config::{Deadlines, Delivery, Fallback};
+use std::time::Duration;
+
+fn filters(words: &[&str], patterns: &[&str]) -> Result<Filters, FilterError> {
+    let owned = |rules: &[&str]| rules.iter().map(|rule| (*rule).to_owned()).collect();
+    Filters::new(&[group("default", Filter { words: owned(words), patterns: owned(patterns), moderation: None })])
+}
+
+fn group(name: &str, filter: Filter) -> Group {
+    let second = Duration::from_secs(1);
+    Group {
+        name: name.to_owned(),
+        delivery: Delivery::Report,
+        deadlines: Deadlines { connect: second, standard: second, large: second },
+        fallback: Fallback::Off,
+        filter,
+    }
+}
+
+fn refused(rule: &str) -> Verdict {
+    Verdict::Refused { rule: rule.to_owned() }
+}
+
+#[track_caller]
+fn check(filters: &Filters, prompt: &str, expected: Option<&str>) {
+    let expected = expected.map_or(Verdict::Pass, refused);
+    assert_eq!(filters.check("default", prompt), expected, "{}", prompt.escape_unicode());
+}
+
+#[test]
+fn a_word_is_found_as_a_word_and_never_inside_another() {
+    let filters = filters(&["ass", "Acme  Corp", "c++", "漢字", "naïve"], &[]).unwrap();
+    for (prompt, expected) in [
+        ("an ass in a meadow", Some("words[0]")),
+        ("ASS", Some("words[0]")),
+        ("(ass)", Some("words[0]")),
+        ("big_ass.png", Some("words[0]")),
+        ("a bass, a class, an assassin, Assam", None),
+        ("the logo of ACME\n\t corp", Some("words[1]")),
+        ("acme-corp", Some("words[1]")),
+        ("acme, corp", None),
+        ("acme corporation", None),
+        ("acme", None),
+        ("C++ on a mug", Some("words[2]")),
+        ("c + a", None),
+        ("この漢字は", Some("words[3]")),
+        ("漢の字", None),
+        ("a NAIVE painting", Some("words[4]")),
+        ("", None),
+    ] {
+        check(&filters, prompt, expected);
+    }
+}
+
+#[test]
+fn a_word_in_disguise_is_found() {
+    let filters = filters(&["forbidden", "two words"], &[]).unwrap();
+    for prompt in [
+        "FORBIDDEN",
+        "forb\u{200b}idden",
+        "f\u{ad}o\u{200d}r\u{2060}bidden",
+        "forbidden\u{200b}thing",
+        "forb\u{131}dden",
+        "f\u{336}o\u{336}r\u{336}b\u{336}i\u{336}d\u{336}d\u{336}e\u{336}n\u{336}",
+        "ｆｏｒｂｉｄｄｅｎ",
+        "𝓯𝓸𝓻𝓫𝓲𝓭𝓭𝓮𝓷",
+        "ⓕⓞⓡⓑⓘⓓⓓⓔⓝ",
+        "fоrbiddеn",
+        "f o r b i d d e n",
+        "f.o.r.b.i.d.d.e.n",
+        "ꜰᴏʀʙɪᴅᴅᴇɴ",
+    ] {
+        check(&filters, prompt, Some("words[0]"));
+    }
+    for prompt in ["two\u{a0}words", "two\u{200b}words", "two  \r\n words", "TWO_WORDS", "ｔｗｏ　ｗｏｒｄｓ"]
+    {
+        check(&filters, prompt, Some("words[1]"));
+    }
+}
+
+#[test]
+fn a_pattern_is_held_against_the_prompt_as_written_and_as_read() {
+    let filters = filters(&[], &[r"\bpassport\s+of\b", r"id[ -]?\d{4}", r"[\u{200b}]{3}"]).unwrap();
+    check(&filters, "the Passport\n of a spy", Some("patterns[0]"));
+    check(&filters, "pass\u{200b}port of", Some("patterns[0]"));
+    check(&filters, "ＩＤ－１２３４", Some("patterns[1]"));
+    check(&filters, "\u{200b}\u{200b}\u{200b}", Some("patterns[2]"));
+    check(&filters, "passports often", None);
+}
+
+#[test]
+fn each_group_has_its_own_rules_and_none_is_no_rule() {
+    let filter = |word: &str| Filter { words: vec![word.to_owned()], ..Filter::default() };
+    let filters =
+        Filters::new(&[group("one", filter("red")), group("two", filter("blue")), group("three", Filter::default())]);
+    let filters = filters.unwrap();
+    assert_eq!(filters.check("one", "a red cube"), refused("words[0]"));
+    assert_eq!(filters.check("two", "a red cube"), Verdict::Pass);
+    assert_eq!(filters.check("three", "a red cube"), Verdict::Pass);
+    assert!(filters.moderation("one").is_none() && !filters.need_tls());
+}
+
+#[test]
+fn a_service_that_judges_prompts_is_named_with_its_group() {
+    let service = |url: &'static str| Moderation {
+        base_url: http::Uri::from_static(url),
+        api_key: None,
+        model: "judge".to_owned(),
+        on_error: crate::gateway::config::OnError::Closed,
+        timeout: Duration::from_secs(1),
+    };
+    let with = |url| Filter { moderation: Some(service(url)), ..Filter::default() };
+    let plain = Filters::new(&[group("one", with("http://127.0.0.1/v1"))]).unwrap();
+    assert_eq!(plain.moderation("one").map(|service| service.model.as_str()), Some("judge"));
+    assert!(plain.moderation("two").is_none() && !plain.need_tls());
+    assert!(Filters::new(&[group("one", with("https://judge.example/v1"))]).unwrap().need_tls());
+}
+
+#[test]
+fn a_rule_that_can_never_match_stops_the_start() {
+    assert!(matches!(filters(&["red", "\u{200b} -"], &[]), Err(FilterError::Word { index: 1, .. })));
+    assert!(matches!(filters(&[], &["("]), Err(FilterError::Patterns { .. })));
+    assert!(matches!(filters(&[], &[r"\pL{1000}{50}"]), Err(FilterError::Patterns { .. })));
+}
+
+#[test]
+fn a_verdict_says_nothing_of_the_prompt() {
+    let filters = filters(&["forbidden"], &["secret.*plan"]).unwrap();
+    for prompt in ["a forbidden thing", "a secret master plan"] {
+        let said = format!("{:?}", filters.check("default", prompt));
+        assert!(said.contains("Refused"));
+        assert!(["forbidden", "secret", "plan", "thing"].iter().all(|word| !said.contains(word)), "{said}");
+    }
+}
+
+/// Draws that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % count
+    }
+
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    fn words(&mut self, count: usize) -> Vec<String> {
+        let letters: Vec<char> = "abcdeéжß漢1".chars().collect();
+        let mut word = || (0..=self.below(3)).map(|_| self.pick(&letters)).collect();
+        (0..count).map(|_| word()).collect()
+    }
+}
+
+/// What the tree must find, found the slow way.
+fn holds(text: &str, rule: &str) -> bool {
+    let spread = |text: &str| {
+        let mut out = String::from(" ");
+        for letter in fold::rule(text).chars() {
+            match letter {
+                '漢' => out.push_str(" 漢 "),
+                '-' | '_' => out.push(' '),
+                letter => out.push(letter),
+            }
+        }
+        out.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    format!(" {} ", spread(text)).contains(&format!(" {} ", spread(rule)))
+}
+
+#[test]
+fn the_tree_of_words_finds_what_a_search_one_by_one_finds() {
+    let mut dice = Dice(7);
+    let mut found = 0;
+    for _ in 0..3_000 {
+        let mut phrase = |most| {
+            let count = 1 + dice.below(most);
+            dice.words(count).join(dice.pick(&[" ", "-", "_", "  "]))
+        };
+        let rules: Vec<String> = (0..4).map(|_| phrase(3)).collect();
+        let prompt = phrase(8);
+        let filters = filters(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
+        let expected = rules.iter().any(|rule| holds(&prompt, rule));
+        // Words that were spelled out are found beyond that.
+        let spelled = fold::rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
+        let verdict = filters.check("default", &prompt) != Verdict::Pass;
+        assert!(verdict == expected || (verdict && spelled), "{prompt:?} against {rules:?}: {verdict}");
+        found += usize::from(expected);
+    }
+    assert!((300..2_700).contains(&found), "both answers were seen often: {found}");
+}
+
+#[test]
+fn a_word_dressed_up_at_random_is_found_and_its_neighbour_is_not() {
+    let mut dice = Dice(11);
+    let filters = filters(&["example"], &[]).unwrap();
+    for _ in 0..2_000 {
+        let mut dressed = String::new();
+        for letter in "example".chars() {
+            let offset = u32::from(letter) - 0x61;
+            let forms =
+                [letter as u32, offset + 0x41, offset + 0xff41, offset + 0x24d0, offset + 0x1d41a, offset + 0x1f130];
+            dressed.extend(char::from_u32(dice.pick(&forms)));
+            let marks = ["", "", "", "\u{301}", "\u{200b}", "\u{336}\u{fe0f}", "\u{ad}"];
+            dressed.push_str(dice.pick(&marks));
+        }
+        let prompt = format!("{}{dressed}{}", dice.pick(&["", "an ", "(", "漢"]), dice.pick(&["", " here", "!", "_1"]));
+        check(&filters, &prompt, Some("words[0]"));
+        check(&filters, &format!("counter{dressed}").replace('\u{200b}', ""), None);
+    }
+}
+
+#[test]
+fn thousands_of_words_are_one_walk() {
+    let words: Vec<String> = (0..20_000).map(|index| format!("word{index} tail{}", index % 7)).collect();
+    let filters = filters(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
+    let prompt = "word1 tail0 word2 tail1 ".repeat(1_300);
+    let begun = std::time::Instant::now();
+    check(&filters, &prompt, None);
+    println!("20,000 phrases against {} bytes in {:?}", prompt.len(), begun.elapsed());
+    check(&filters, &format!("{prompt} word19999 tail0"), Some("words[19999]"));
+}

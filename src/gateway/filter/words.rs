@@ -1,0 +1,183 @@
+//! Words and phrases, found in one walk over a text.
+//!
+//! Decides where a word begins and ends, and that `sci-fi`, `sci_fi` and `sci fi` are the same phrase.
+//! Refuses to know how letters are written: it is handed text as [`super::fold`] reads it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::{fold, letters};
+
+/// So many letters standing alone in a row are a word that was spelled out.
+const SPELLED: usize = 3;
+
+/// A tree of phrases: each step is one word.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    next: HashMap<Box<str>, Words>,
+    /// The rule that ends here.
+    rule: Option<usize>,
+}
+
+/// Nothing of a rule can be seen.
+#[derive(Debug)]
+pub(super) struct Word;
+
+// === impl Words ===
+
+impl Words {
+    pub(super) fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    /// Adds a rule; of two that are the same the first stays.
+    pub(super) fn add(&mut self, text: &str, rule: usize) -> Result<(), Word> {
+        let text = fold::rule(text);
+        let tokens = tokens(&text);
+        if tokens.is_empty() {
+            return Err(Word);
+        }
+        let end = tokens.into_iter().fold(self, |words, token| words.next.entry(token.into()).or_default());
+        end.rule.get_or_insert(rule);
+        Ok(())
+    }
+
+    /// The first rule that is in the text.
+    pub(super) fn find(&self, text: &str) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        let tokens = tokens(text);
+        self.find_in(&tokens).or_else(|| self.find_in(&joined(&tokens)?))
+    }
+
+    fn find_in<T: AsRef<str>>(&self, tokens: &[T]) -> Option<usize> {
+        (0..tokens.len()).find_map(|start| self.find_at(&tokens[start..]))
+    }
+
+    /// The shortest rule with which the tokens begin.
+    fn find_at<T: AsRef<str>>(&self, tokens: &[T]) -> Option<usize> {
+        let mut words = self;
+        for token in tokens {
+            words = words.next.get(token.as_ref())?;
+            if words.rule.is_some() {
+                break;
+            }
+        }
+        words.rule
+    }
+}
+
+/// The words of a text, and each sign between them that is no mere gap.
+fn tokens(text: &str) -> Vec<Cow<'_, str>> {
+    let mut tokens = Vec::new();
+    let mut begin = None;
+    for (at, letter) in text.char_indices() {
+        let alone = stands_alone(letter);
+        if !alone && is_of_word(letter) {
+            begin.get_or_insert(at);
+            continue;
+        }
+        tokens.extend(begin.take().map(|begin| word(&text[begin..at])));
+        if alone || !matches!(letter, ' ' | '-' | '_') {
+            tokens.push(Cow::Borrowed(&text[at..at + letter.len_utf8()]));
+        }
+    }
+    tokens.extend(begin.map(|begin| word(&text[begin..])));
+    tokens
+}
+
+fn is_of_word(letter: char) -> bool {
+    // In the scripts of India a word holds signs that are no letters.
+    letter.is_alphanumeric() || matches!(letter, '\u{900}'..='\u{dff}')
+}
+
+/// Scripts that put no spaces between words: each character is taken for itself.
+const fn stands_alone(letter: char) -> bool {
+    matches!(letter,
+        '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3005}'..='\u{3007}'
+        | '\u{3040}'..='\u{312f}' | '\u{31a0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// A word of Latin letters and others that only look like them is a Latin word.
+fn word(text: &str) -> Cow<'_, str> {
+    let latin =
+        || text.chars().map(|letter| if letter.is_ascii() { Some(letter) } else { letters::look_alike(letter) });
+    if text.is_ascii()
+        || !text.bytes().any(|byte| byte.is_ascii_alphabetic())
+        || !latin().all(|letter| letter.is_some())
+    {
+        return Cow::Borrowed(text);
+    }
+    latin().flatten().collect()
+}
+
+/// The same with words that were spelled out, `l i k e` or `t.h.i.s`; nothing where there are none.
+fn joined<'a>(tokens: &[Cow<'a, str>]) -> Option<Vec<Cow<'a, str>>> {
+    let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(tokens.len());
+    let (mut at, mut any) = (0, false);
+    while at < tokens.len() {
+        let (spelled, taken) = spelled(&tokens[at..]);
+        if spelled.len() < SPELLED {
+            whole.push(tokens[at].clone());
+            at += 1;
+        } else {
+            whole.push(Cow::Owned(spelled));
+            (at, any) = (at + taken, true);
+        }
+    }
+    any.then_some(whole)
+}
+
+/// The letters that stand alone at the beginning, and how many tokens they and the dots between them are.
+fn spelled(tokens: &[Cow<'_, str>]) -> (String, usize) {
+    let (mut letters, mut taken) = (String::new(), 0);
+    for (index, token) in tokens.iter().enumerate() {
+        match token.as_bytes() {
+            [letter] if letter.is_ascii_alphabetic() => {
+                letters.push(char::from(*letter));
+                taken = index + 1;
+            }
+            [b'.' | b'*' | b'/' | b'|' | b'+' | b','] if taken == index && index > 0 => {}
+            _ => break,
+        }
+    }
+    (letters, taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_ends_where_a_reader_sees_its_end() {
+        for (text, expected) in [
+            ("a red_fox, sci-fi!", vec!["a", "red", "fox", ",", "sci", "fi", "!"]),
+            ("c++ & don't", vec!["c", "+", "+", "&", "don", "'", "t"]),
+            ("4k 1920x1080", vec!["4k", "1920x1080"]),
+            ("漢字 かな ไทย", vec!["漢", "字", "か", "な", "ไ", "ท", "ย"]),
+            ("क्षेत्र नमस्ते", vec!["क्षेत्र", "नमस्ते"]),
+            ("한국어 사전", vec!["한국어", "사전"]),
+            (" - _ ", vec![]),
+        ] {
+            assert_eq!(tokens(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn letters_of_another_script_are_read_as_latin_only_beside_latin_ones() {
+        assert_eq!(tokens("pаypаl сор хор"), ["paypal", "сор", "хор"]);
+        assert_eq!(tokens("жara"), ["жara"]);
+    }
+
+    #[test]
+    fn letters_that_stand_alone_are_a_word_beside_the_ones_they_are() {
+        let of = |text: &str| joined(&tokens(text)).map(|tokens| tokens.join("|"));
+        assert_eq!(of("a b a d word").as_deref(), Some("abad|word"));
+        assert_eq!(of("say b.a.d. now").as_deref(), Some("say|bad|.|now"));
+        assert_eq!(of("b*a*d"), Some("bad".to_owned()));
+        assert_eq!(of("plan b or c"), None);
+        assert_eq!(of(". . ."), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! What a request asks for beside its body: its headers, read once and checked.
+
+use http::HeaderMap;
+
+use crate::error::{Error, Reason, Rejection};
+use crate::tables::IDEMPOTENCY_KEY_MAX_CHARACTERS;
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const FALLBACK: &str = "x-imagate-fallback";
+/// The official clients count their own retries in it, from 0.
+const RETRY_COUNT: &str = "x-stainless-retry-count";
+/// The longest key.
+#[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
+const KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
+
+/// What a request asks for beside its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// The id of the request.
+    pub(crate) request_id: String,
+    /// Requests with the same key are one request.
+    pub(super) idempotency_key: Option<String>,
+    /// How often the client has tried before, where it says so.
+    pub(super) retry: Option<u32>,
+    /// Whether a lesser image is rather wanted than none; `None` leaves it to the group.
+    pub(super) fallback: Option<bool>,
+}
+
+// === impl Ask ===
+
+impl Ask {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a header of ours that means nothing, naming it.
+    pub(crate) fn read(request_id: &str, headers: &HeaderMap) -> Result<Self, Error> {
+        Ok(Self {
+            request_id: request_id.to_owned(),
+            idempotency_key: idempotency_key(headers)?,
+            // Not ours: what cannot be read says nothing.
+            retry: headers.get(RETRY_COUNT).and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok()),
+            fallback: fallback(headers)?,
+        })
+    }
+
+    /// Whether the client says that it has sent this request before.
+    pub(super) fn is_retry(&self) -> bool {
+        self.retry.is_some_and(|count| count > 0)
+    }
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rejection> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let refuse = |reason, message: &str| Err(Rejection::new("Idempotency-Key", reason, message));
+    if values.any(|other| other != value) {
+        return refuse(Reason::InvalidValue, "The header 'Idempotency-Key' is there twice, with different values.");
+    }
+    let text = value.to_str().ok().map(str::trim).filter(|text| text.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+    match text {
+        None => refuse(Reason::InvalidValue, "The header 'Idempotency-Key' may hold visible ASCII characters only."),
+        Some("") => refuse(Reason::StringBelowMin, "The header 'Idempotency-Key' is empty."),
+        Some(text) if text.len() > KEY_MAX => {
+            let message = format!("The header 'Idempotency-Key' may have at most {KEY_MAX} characters.");
+            refuse(Reason::StringAboveMax, &message)
+        }
+        Some(text) => Ok(Some(text.to_owned())),
+    }
+}
+
+fn fallback(headers: &HeaderMap) -> Result<Option<bool>, Rejection> {
+    match headers.get(FALLBACK).map(http::HeaderValue::as_bytes) {
+        None => Ok(None),
+        Some(b"ladder") => Ok(Some(true)),
+        Some(b"off") => Ok(Some(false)),
+        Some(_) => {
+            let message = "The header 'x-imagate-fallback' may be 'ladder' or 'off'.";
+            Err(Rejection::new(FALLBACK, Reason::InvalidValue, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn read(headers: &[(&'static str, &str)]) -> Result<Ask, Error> {
+        let pairs = headers.iter().map(|(name, value)| {
+            let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+            (HeaderName::from_static(name), value)
+        });
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(name, value);
+        }
+        Ask::read("r1", &map)
+    }
+
+    #[test]
+    fn without_headers_nothing_is_asked() {
+        let plain = Ask { request_id: "r1".to_owned(), ..Ask::default() };
+        assert_eq!(read(&[]), Ok(plain.clone()));
+        assert_eq!(read(&[("x-stainless-retry-count", "many")]), Ok(plain));
+    }
+
+    #[test]
+    fn each_header_is_read() {
+        let ask =
+            read(&[("idempotency-key", " k-1 "), ("x-stainless-retry-count", "2"), ("x-imagate-fallback", "off")])
+                .expect("all of it is legal");
+        assert_eq!((ask.idempotency_key.as_deref(), ask.retry, ask.fallback), (Some("k-1"), Some(2), Some(false)));
+        assert!(ask.is_retry());
+        assert!(!read(&[("x-stainless-retry-count", "0")]).expect("legal").is_retry());
+    }
+
+    #[test]
+    fn a_header_of_ours_that_means_nothing_is_named() {
+        let long = "k".repeat(KEY_MAX + 1);
+        for (headers, param, reason) in [
+            (&[("idempotency-key", "")][..], "Idempotency-Key", Reason::StringBelowMin),
+            (&[("idempotency-key", long.as_str())], "Idempotency-Key", Reason::StringAboveMax),
+            (&[("idempotency-key", "schlüssel")], "Idempotency-Key", Reason::InvalidValue),
+            (&[("idempotency-key", "a"), ("idempotency-key", "b")], "Idempotency-Key", Reason::InvalidValue),
+            (&[("x-imagate-fallback", "yes")], "x-imagate-fallback", Reason::InvalidValue),
+        ] {
+            let Err(Error::Invalid(rejection)) = read(headers) else { panic!("{headers:?} was accepted") };
+            assert_eq!((rejection.param.as_deref(), rejection.reason), (Some(param), Some(reason)), "{headers:?}");
+        }
+        read(&[("idempotency-key", &long[1..])]).expect("the longest");
+        read(&[("idempotency-key", "a"), ("idempotency-key", "a")]).expect("twice the same");
+    }
+}

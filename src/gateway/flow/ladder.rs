@@ -1,0 +1,78 @@
+//! The fallback ladder: what is made instead when a large image of the best quality fails. Pure.
+//!
+//! It carries the fallback order of the specification: 3840x2160 in high quality, then the same in medium, then
+//! 1536x1024 in medium, which the caller enlarges by other means. An upright image goes down the same steps upright.
+//! Only who asks for it gets it, because the answer is another image than the one that was asked for.
+
+use crate::gateway::rules::Job;
+use crate::image::Size;
+
+const WIDE: (Size, Size) = (size(3840, 2160), size(1536, 1024));
+const UPRIGHT: (Size, Size) = (size(2160, 3840), size(1024, 1536));
+
+/// The next step down, where the ladder has one.
+pub(super) fn below(job: &Job) -> Option<Job> {
+    let asked = job.size().exact()?;
+    let (_, lower) = [WIDE, UPRIGHT].into_iter().find(|(large, _)| *large == asked)?;
+    match job.quality() {
+        Some("high") => Some(job.lowered(asked, "medium")),
+        Some("medium") => Some(job.lowered(lower, "medium")),
+        _ => None,
+    }
+}
+
+/// What a step makes, in the words of the answer and the record.
+pub(super) fn name(job: &Job) -> String {
+    format!("{} {}", job.size(), job.quality().unwrap_or("auto"))
+}
+
+#[expect(clippy::panic, reason = "only ever evaluated by the compiler")]
+const fn size(width: u32, height: u32) -> Size {
+    match Size::new(width, height) {
+        Ok(size) => size,
+        Err(_) => panic!("the ladder has only legal sizes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+    use serde_json::json;
+
+    use super::*;
+    use crate::gateway::rules;
+
+    fn job(size: &str, quality: &str) -> Job {
+        let body = json!({"model": "gpt-image-2", "prompt": "red", "size": size, "quality": quality, "n": 2});
+        rules::generation(body.to_string().as_bytes(), Utc::now()).expect("a legal request")
+    }
+
+    #[track_caller]
+    fn check(size: &str, quality: &str, steps: &[&str]) {
+        let first = below(&job(size, quality));
+        let found: Vec<_> = std::iter::successors(first, below).map(|job| name(&job)).collect();
+        assert_eq!(found, steps, "{size} {quality}");
+    }
+
+    #[test]
+    fn the_steps_are_those_of_the_specification() {
+        check("3840x2160", "high", &["3840x2160 medium", "1536x1024 medium"]);
+        check("2160x3840", "high", &["2160x3840 medium", "1024x1536 medium"]);
+        check("3840x2160", "medium", &["1536x1024 medium"]);
+    }
+
+    #[test]
+    fn what_is_not_4k_in_a_stated_quality_has_no_step_below() {
+        for (size, quality) in [("1024x1024", "high"), ("3840x2160", "low"), ("3840x2160", "auto"), ("auto", "high")] {
+            check(size, quality, &[]);
+        }
+    }
+
+    #[test]
+    fn a_step_changes_the_request_for_the_upstream_and_nothing_else_in_it() {
+        let fields = below(&job("3840x2160", "medium")).expect("a step").fields().clone();
+        let expected =
+            json!({"model": "gpt-image-2", "prompt": "red", "size": "1536x1024", "quality": "medium", "n": 2});
+        assert_eq!(serde_json::Value::Object(fields), expected);
+    }
+}

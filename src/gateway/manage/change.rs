@@ -1,0 +1,116 @@
+//! What changes an account: adding one, its state, its secrets, deleting it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{Known, ManageError, Source, find};
+use crate::gateway::accounts::{sealed_for, secrets_of_row};
+use crate::gateway::config::{self, Config};
+use crate::gateway::store::{AccountChange, NewAccount, SqliteStore, Store as _, StoreError, Timestamp, Vault};
+
+/// Adds an account to the store, with its settings by the names of `[[accounts]]` and its secrets by theirs.
+///
+/// # Errors
+///
+/// Everything that is wrong with the settings; or the name is taken, also by the file.
+pub(crate) async fn add(
+    config: &Config,
+    store: &SqliteStore,
+    name: &str,
+    settings: &Map<String, Value>,
+    secrets: BTreeMap<String, String>,
+) -> Result<Known, ManageError> {
+    let settings = Value::Object(settings.clone()).to_string();
+    let account = config::account_from_json(name, &settings, secrets.clone()).map_err(ManageError::Settings)?;
+    let in_file = config.accounts.iter().any(|account| account.name == name && !account.implicit);
+    if in_file {
+        return Err(ManageError::Taken(name.to_owned()));
+    }
+    let (upstream, tier) = (&account.upstream, account.tier.as_str().to_owned());
+    let new = NewAccount {
+        name: name.to_owned(),
+        kind: upstream.kind().to_owned(),
+        protocol: upstream.protocol().unwrap_or(config::Protocol::Images).as_str().to_owned(),
+        tier,
+        settings,
+        sealed: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
+    };
+    let row = store.insert_account(&new).await.map_err(|error| match error {
+        StoreError::Conflict => ManageError::Taken(name.to_owned()),
+        error => error.into(),
+    })?;
+    Ok(Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) })
+}
+
+/// Changes the state of an account. A running server follows within a second.
+///
+/// # Errors
+///
+/// There is no such account.
+pub(crate) async fn change(
+    config: &Config,
+    store: &SqliteStore,
+    handle: &str,
+    change: AccountChange,
+) -> Result<Known, ManageError> {
+    let mut known = find(config, store, handle).await?;
+    if known.row.is_none()
+        && let Ok(account) = &known.account
+    {
+        // The file has it, and no server has started with it yet: what is said of it now must not be lost.
+        store.sync_account(crate::gateway::spec(account)).await?;
+    }
+    let row = store.change_account(&known.name, change, Timestamp::now()).await?;
+    // Somebody deleted it this moment.
+    known.row = Some(row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?);
+    Ok(known)
+}
+
+/// Deletes an account of the store, with its credentials and its token. Its records stay.
+///
+/// # Errors
+///
+/// There is no such account, or it is one of the file.
+pub(crate) async fn delete(config: &Config, store: &SqliteStore, handle: &str) -> Result<Known, ManageError> {
+    let known = find(config, store, handle).await?;
+    if known.source == Source::File {
+        return Err(ManageError::OfFile(known.name));
+    }
+    if !store.delete_account(&known.name).await? {
+        return Err(ManageError::Unknown(handle.to_owned()));
+    }
+    Ok(known)
+}
+
+/// Gives an account of the store other secrets; those that are not named stay. A running server follows within a second.
+///
+/// # Errors
+///
+/// There is no such account, it is one of the file, or the settings do not go with these secrets. Nothing has changed
+/// then.
+pub(crate) async fn rotate(
+    config: &Config,
+    store: &SqliteStore,
+    handle: &str,
+    secrets: BTreeMap<String, String>,
+) -> Result<Known, ManageError> {
+    let known = find(config, store, handle).await?;
+    let Some(row) = known.row.filter(|_| known.source == Source::Store) else {
+        return Err(ManageError::OfFile(known.name));
+    };
+    // What does not open any more has to be given anew; the check says what is then missing.
+    let mut all = secrets_of_row(&row, store.vault()).unwrap_or_default();
+    all.extend(secrets);
+    let settings = row.settings.as_deref().unwrap_or("{}");
+    let account = config::account_from_json(&row.name, settings, all.clone()).map_err(ManageError::Settings)?;
+    let change = AccountChange::Reseal(seal(&row.name, &all, store.vault())?);
+    let row = store.change_account(&row.name, change, Timestamp::now()).await?;
+    let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
+    Ok(Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) })
+}
+
+fn seal(name: &str, secrets: &BTreeMap<String, String>, vault: &Vault) -> Result<Vec<u8>, StoreError> {
+    let plain = serde_json::to_vec(secrets).map_err(|error| StoreError::Refused(error.into()))?;
+    vault.seal(&sealed_for(name), &plain)
+}

@@ -1,0 +1,159 @@
+//! The upstream's body, read under the limits of its answer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::Body as _;
+use tokio::time::{Instant, Sleep};
+
+use super::tap::{Broken, Limits};
+use crate::gateway::upstream::{ReplyBody, ReplyError};
+use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
+
+/// What is only being sent comes at this rate at least, averaged over this time of waiting.
+const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
+const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
+/// One wait counts for no more (ours): it may have been the caller who did not come back in time.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The bytes of an answer as they come.
+#[derive(Debug)]
+pub(super) struct Intake {
+    body: ReplyBody,
+    limits: Limits,
+    timer: Pin<Box<Sleep>>,
+    /// The timer runs only while somebody waits for the upstream: a caller who does not read is not the upstream's fault.
+    waiting: bool,
+    pace: Pace,
+    /// Bytes that may still come: an answer without end is none.
+    room: u64,
+}
+
+/// How fast an answer comes while it is only being sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    since: Option<Instant>,
+    waited: Duration,
+    bytes: u64,
+}
+
+/// What the upstream may be doing while nothing comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// A model works: before the first byte, and between two events.
+    Working,
+    /// Nothing: the bytes are there and only have to be sent.
+    Sending,
+}
+
+// === impl Intake ===
+
+impl Intake {
+    pub(super) fn new(body: ReplyBody, limits: Limits, room: u64) -> Self {
+        let timer = Box::pin(tokio::time::sleep_until(limits.until));
+        Self { body, limits, timer, waiting: false, pace: Pace::default(), room }
+    }
+
+    /// The next bytes, perhaps none of them; `None` at the end of the body, after which it is not to be asked again.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, silence: Silence) -> Poll<Result<Option<Bytes>, Broken>> {
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                self.start_waiting(silence);
+                self.pace.wait(silence, Instant::now());
+                ready!(self.timer.as_mut().poll(cx));
+                return Poll::Ready(Err(Broken::Timeout));
+            }
+        };
+        let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
+        let frame = frame.map_err(|ReplyError| Broken::Connection)?;
+        let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(Bytes::new()))) };
+        self.room = self.room.checked_sub(data.len() as u64).ok_or(Broken::Endless)?;
+        if !self.pace.suffices(data.len() as u64, Instant::now()) {
+            return Poll::Ready(Err(Broken::Timeout));
+        }
+        // A caller who reads slowly keeps data ready for ever: the timer alone would never be asked.
+        if Instant::now() >= self.limits.until {
+            return Poll::Ready(Err(Broken::Timeout));
+        }
+        Poll::Ready(Ok(Some(data)))
+    }
+
+    /// Something came that shows that the upstream works; its own heartbeat does not.
+    pub(super) const fn progressed(&mut self) {
+        self.waiting = false;
+    }
+
+    /// Starts the clock, unless it runs.
+    fn start_waiting(&mut self, silence: Silence) {
+        if std::mem::replace(&mut self.waiting, true) {
+            return;
+        }
+        let idle: Duration = match silence {
+            Silence::Working => self.limits.event_idle,
+            Silence::Sending => self.limits.idle,
+        };
+        self.timer.as_mut().reset(self.limits.until.min(Instant::now() + idle));
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// There is nothing to read.
+    fn wait(&mut self, silence: Silence, now: Instant) {
+        match silence {
+            Silence::Working => *self = Self::default(),
+            Silence::Sending => drop(self.since.get_or_insert(now)),
+        }
+    }
+
+    /// So many bytes came: whether that is fast enough.
+    fn suffices(&mut self, bytes: u64, now: Instant) -> bool {
+        self.bytes += bytes;
+        self.waited += self.since.take().map_or(Duration::ZERO, |since| (now - since).min(WAIT_MAX));
+        if self.waited < WINDOW {
+            return true;
+        }
+        let enough = self.bytes >= RATE * self.waited.as_secs();
+        *self = Self::default();
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces of so many bytes, each after so many seconds of waiting: how long that is taken, in seconds.
+    fn taken(bytes: u64, pause: u64, silence: Silence) -> Option<u64> {
+        let (mut pace, begun) = (Pace::default(), Instant::now());
+        (1..200).find_map(|count| {
+            let now = begun + Duration::from_secs(pause * count);
+            pace.wait(silence, now - Duration::from_secs(pause));
+            (!pace.suffices(bytes, now)).then_some(pause * count)
+        })
+    }
+
+    #[test]
+    fn what_drips_is_given_up_and_what_is_only_slow_is_not() {
+        assert_eq!(taken(1024, 1, Silence::Sending), Some(30));
+        assert_eq!(taken(RATE - 1, 1, Silence::Sending), Some(30));
+        assert_eq!(taken(RATE, 1, Silence::Sending), None);
+        assert_eq!(taken(1, 1, Silence::Working), None, "a model works between two events");
+    }
+
+    #[test]
+    fn a_caller_who_does_not_come_back_is_not_the_upstreams_fault() {
+        // Five pieces, each of them fetched a minute after it was there.
+        assert_eq!(taken(RATE * 5, 60, Silence::Sending), None);
+    }
+
+    #[test]
+    fn without_waiting_nothing_is_too_slow() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        assert!((0..100).all(|second| pace.suffices(1, now + Duration::from_secs(second))));
+    }
+}

@@ -1,0 +1,163 @@
+//! What makes two requests the same request: operation, fields and the contents of every file.
+
+use std::hash::BuildHasher as _;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::hmac;
+use tokio::sync::OnceCell;
+
+use crate::gateway::keys::Caller;
+use crate::gateway::rules::Job;
+use crate::gateway::spool::Upload;
+use crate::image::Source as _;
+
+/// A hash of a whole request.
+pub(super) type Digest = [u8; 32];
+
+/// So much of a file is read at once.
+const PIECE: usize = 256 * 1024;
+
+/// The digest of a job, worked out when somebody asks, with the job as long as that has not happened.
+pub(super) struct Identity {
+    job: Mutex<Option<Arc<Job>>>,
+    digest: OnceCell<Digest>,
+}
+
+/// SHA-256 of operation, fields and files. The files are read on a thread that may wait.
+///
+/// # Errors
+///
+/// Where a file cannot be read.
+pub(crate) async fn digest(job: &Arc<Job>) -> io::Result<Digest> {
+    if job.material().is_none() {
+        return digest_here(job);
+    }
+    let job = Arc::clone(job);
+    tokio::task::spawn_blocking(move || digest_here(&job)).await.map_err(io::Error::other)?
+}
+
+fn digest_here(job: &Job) -> io::Result<Digest> {
+    let mut context = Context::new(&SHA256);
+    part(&mut context, b"imagate job v1");
+    part(&mut context, job.operation().as_bytes());
+    // Sorted here too: what order a map of JSON has depends on the features of a crate.
+    let mut fields: Vec<_> = job.fields().iter().collect();
+    fields.sort_unstable_by_key(|(name, _)| *name);
+    context.update(&(fields.len() as u64).to_be_bytes());
+    for (name, value) in fields {
+        part(&mut context, name.as_bytes());
+        part(&mut context, value.to_string().as_bytes());
+    }
+    if let Some(material) = job.material() {
+        context.update(&(material.images.len() as u64).to_be_bytes());
+        for upload in material.images.iter().chain(&material.mask) {
+            file(&mut context, upload)?;
+        }
+    }
+    Ok(bytes(context.finish().as_ref()))
+}
+
+/// Each part says how long it is, so that no two lists of parts look alike.
+fn part(context: &mut Context, bytes: &[u8]) {
+    context.update(&(bytes.len() as u64).to_be_bytes());
+    context.update(bytes);
+}
+
+fn file(context: &mut Context, upload: &Upload) -> io::Result<()> {
+    let length = upload.file.len();
+    context.update(&length.to_be_bytes());
+    let mut piece = vec![0; PIECE.min(usize::try_from(length).unwrap_or(PIECE))];
+    let mut at = 0;
+    while at < length {
+        match upload.file.read_at(at, &mut piece)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                context.update(&piece[..count]);
+                at += count as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bytes(hash: &[u8]) -> Digest {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(hash);
+    digest
+}
+
+/// Whose idempotency key it is, for what: two API keys with the same string do not meet.
+pub(super) fn scope(caller: &Caller, operation: &str, idempotency_key: &str) -> Digest {
+    let mut context = Context::new(&SHA256);
+    for text in ["imagate replay scope v1", caller.key().as_str(), operation, idempotency_key] {
+        part(&mut context, text.as_bytes());
+    }
+    bytes(context.finish().as_ref())
+}
+
+/// What is stored of a digest. Under the caller's own random string, a stolen database cannot be searched for guesses
+/// at prompts.
+pub(super) fn locked(digest: &Digest, idempotency_key: &str) -> Digest {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, idempotency_key.as_bytes());
+    bytes(hmac::sign(&key, digest).as_ref())
+}
+
+/// A cheap hash that is the same where the digest is: who differs here need not read files.
+pub(super) fn rough(hasher: &std::hash::RandomState, job: &Job) -> u64 {
+    let lengths: Vec<u64> = job.material().map_or_else(Vec::new, |material| {
+        material.images.iter().chain(&material.mask).map(|upload| upload.file.len()).collect()
+    });
+    hasher.hash_one((job.operation(), job.fields(), lengths))
+}
+
+// === impl Identity ===
+
+impl Identity {
+    pub(super) fn of(job: &Arc<Job>) -> Self {
+        Self { job: Mutex::new(Some(Arc::clone(job))), digest: OnceCell::new() }
+    }
+
+    /// The digest. After the first time the job, and its files with it, is let go.
+    ///
+    /// # Errors
+    ///
+    /// Where a file cannot be read.
+    pub(super) async fn digest(&self) -> io::Result<Digest> {
+        let digest = self.digest.get_or_try_init(|| async {
+            let job = self.job.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            digest(&job.ok_or(io::ErrorKind::NotFound)?).await
+        });
+        let digest = *digest.await?;
+        self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+
+    use super::*;
+    use crate::gateway::rules::generation;
+
+    async fn of(body: &str) -> Digest {
+        digest(&Arc::new(generation(body.as_bytes(), Utc::now()).unwrap())).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_order_of_fields_means_nothing_and_each_of_them_does() {
+        let one = of(r#"{"model":"gpt-image-2","prompt":"red","n":2,"user":null}"#).await;
+        assert_eq!(one, of(r#"{"n":2.0,"prompt":"red","model":"gpt-image-2"}"#).await);
+        assert_ne!(one, of(r#"{"n":1,"prompt":"red","model":"gpt-image-2"}"#).await);
+        assert_ne!(one, of(r#"{"n":2,"prompt":"red ","model":"gpt-image-2"}"#).await);
+        assert_ne!(one, of(r#"{"n":2,"prompt":"red","model":"gpt-image-2","user":"u"}"#).await);
+    }
+
+    #[test]
+    fn what_is_stored_depends_on_the_callers_own_string() {
+        assert_ne!(locked(&[1; 32], "a"), locked(&[1; 32], "b"));
+        assert_ne!(locked(&[1; 32], "a"), locked(&[2; 32], "a"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Reads an answer: one that is being written, or one that was.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::head::Head;
+use super::tape::{Found, Tape};
+
+/// The answer will not come, or not to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer that was followed broke off")]
+pub(crate) struct Broken;
+
+/// One reader of an answer, from its beginning.
+pub(crate) struct Follower {
+    tape: Arc<Tape>,
+    seat: u64,
+    ended: bool,
+    /// Told at the end whether everything was read.
+    on_leave: Option<OnLeave>,
+}
+
+/// Told whether everything was read.
+pub(super) type OnLeave = Box<dyn FnOnce(bool) + Send + Sync>;
+
+// === impl Follower ===
+
+impl Follower {
+    pub(super) fn of(tape: &Arc<Tape>) -> Self {
+        Self { tape: Arc::clone(tape), seat: tape.sit(), ended: false, on_leave: None }
+    }
+
+    pub(super) fn told(tape: &Arc<Tape>, on_leave: OnLeave) -> Self {
+        let mut follower = Self::of(tape);
+        follower.on_leave = Some(on_leave);
+        follower
+    }
+
+    /// Waits for the head.
+    ///
+    /// # Errors
+    ///
+    /// Where nobody will say what became of the job: it may have been paid for.
+    pub(crate) async fn head(&self) -> Result<Head, Broken> {
+        std::future::poll_fn(|cx| self.tape.poll_head(cx, self.seat)).await.ok_or(Broken)
+    }
+}
+
+impl Body for Follower {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let bytes = match ready!(self.tape.poll_next(cx, self.seat)) {
+            Found::Bytes(bytes) => bytes,
+            Found::Frame { frames, number, length, skip } => match frames.read(number, length) {
+                Ok(frame) => {
+                    let bytes = Bytes::from(frame).split_off(skip);
+                    self.tape.advance(self.seat, bytes.len());
+                    bytes
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a kept answer cannot be read");
+                    self.ended = true;
+                    return Poll::Ready(Some(Err(Broken)));
+                }
+            },
+            Found::End => {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            Found::Gone => {
+                self.ended = true;
+                return Poll::Ready(Some(Err(Broken)));
+            }
+        };
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+
+    /// Exact where the answer is whole, so that it has a length on the wire.
+    fn size_hint(&self) -> SizeHint {
+        match self.tape.left(self.seat) {
+            Some(left) => SizeHint::with_exact(left),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let whole = self.tape.left(self.seat) == Some(0);
+        self.tape.leave(self.seat);
+        if let Some(on_leave) = self.on_leave.take() {
+            on_leave(whole);
+        }
+    }
+}

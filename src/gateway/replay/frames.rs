@@ -1,0 +1,234 @@
+//! A file in sealed frames: written frame by frame, read at any place, unreadable without its key.
+//!
+//! Each file has a key of its own, which is never used for another, so the number of a frame is its nonce. A frame that
+//! was changed, moved or cut short does not open.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::gateway::spool::at;
+
+/// Bytes of a frame before it is sealed. A reader holds one of them.
+pub(super) const FRAME: usize = 64 * 1024;
+const TAG: usize = 16;
+const STRIDE: u64 = (FRAME + TAG) as u64;
+/// What is sealed here is sealed for nothing else.
+const PURPOSE: &[u8] = b"imagate replay frame v1";
+
+/// The key of one file.
+pub(super) struct FileKey([u8; 32]);
+
+/// A file in frames.
+pub(super) struct Frames {
+    file: File,
+    key: LessSafeKey,
+    /// A file without a name goes with its last reader.
+    path: Option<PathBuf>,
+}
+
+// === impl FileKey ===
+
+impl FileKey {
+    fn random() -> io::Result<Self> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        Ok(Self(bytes))
+    }
+
+    /// A key that was kept sealed.
+    pub(super) fn restore(mut bytes: Vec<u8>) -> Option<Self> {
+        let key = <[u8; 32]>::try_from(bytes.as_slice()).ok().map(Self);
+        bytes.fill(0);
+        key
+    }
+
+    /// For sealing it in turn.
+    pub(super) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn cipher(&self) -> io::Result<LessSafeKey> {
+        UnboundKey::new(&AES_256_GCM, &self.0).map(LessSafeKey::new).map_err(|_| broken("the cipher takes no key"))
+    }
+}
+
+impl Drop for FileKey {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Without somebody looking at it the compiler may leave the write out.
+        std::hint::black_box(&self.0);
+    }
+}
+
+impl fmt::Debug for FileKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FileKey([redacted])")
+    }
+}
+
+// === impl Frames ===
+
+impl Frames {
+    /// A new file that only its owner can read, and its key.
+    pub(super) fn create(path: PathBuf) -> io::Result<(Self, FileKey)> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let key = FileKey::random()?;
+        let cipher = key.cipher()?;
+        Ok((Self { file: options.open(&path)?, key: cipher, path: Some(path) }, key))
+    }
+
+    /// A new file without a name, whose key nobody keeps.
+    pub(super) fn nameless(folder: &Path) -> io::Result<Self> {
+        Ok(Self { file: tempfile::tempfile_in(folder)?, key: FileKey::random()?.cipher()?, path: None })
+    }
+
+    /// A file that was finished before.
+    ///
+    /// # Errors
+    ///
+    /// Where it is gone, or not as long as it must be.
+    pub(super) fn open(path: PathBuf, key: &FileKey, size: u64) -> io::Result<Self> {
+        let file = File::open(&path)?;
+        if file.metadata()?.len() != stored(size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Self { file, key: key.cipher()?, path: Some(path) })
+    }
+
+    /// Seals a frame and writes it. Each number is written once: a nonce must never come twice.
+    pub(super) fn write(&self, number: u64, mut frame: Vec<u8>) -> io::Result<()> {
+        let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(PURPOSE), &mut frame);
+        sealed.map_err(|_| broken("a frame could not be sealed"))?;
+        at::write_all(&self.file, &frame, number * STRIDE)
+    }
+
+    /// Reads a frame of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Where it is cut short or is not what was written.
+    pub(super) fn read(&self, number: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut frame = vec![0; length + TAG];
+        let mut filled = 0;
+        while filled < frame.len() {
+            match at::read(&self.file, &mut frame[filled..], number * STRIDE + filled as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let opened = self.key.open_in_place(nonce(number), Aad::from(PURPOSE), &mut frame);
+        let length = opened.map_err(|_| broken("a frame is not what was written"))?.len();
+        frame.truncate(length);
+        Ok(frame)
+    }
+
+    /// Waits until a kill or a power cut can no longer lose it. Blocks: not for async code.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        // The name too. Elsewhere a directory cannot be opened as a file, and the system journals its entries.
+        #[cfg(unix)]
+        if let Some(folder) = self.path.as_deref().and_then(Path::parent) {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the name away; who reads it now may read on.
+    pub(super) fn remove(&self) {
+        if let Some(path) = &self.path {
+            remove(path);
+        }
+    }
+}
+
+/// So many bytes has a file with so many bytes in it.
+pub(super) fn stored(size: u64) -> u64 {
+    size + size.div_ceil(FRAME as u64) * TAG as u64
+}
+
+/// Removes a file that may be gone already.
+pub(super) fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::error!(%error, "the file of a kept answer could not be removed");
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+fn nonce(number: u64) -> Nonce {
+    let mut bytes = [0; NONCE_LEN];
+    bytes[NONCE_LEN - 8..].copy_from_slice(&number.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+fn broken(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_length_that_is_foretold() {
+        let dir = tempfile::tempdir().unwrap();
+        let (frames, key) = Frames::create(dir.path().join("a")).unwrap();
+        frames.write(0, vec![7; FRAME]).unwrap();
+        frames.write(1, vec![8; 3]).unwrap();
+        let size = FRAME as u64 + 3;
+        let again = Frames::open(dir.path().join("a"), &key, size).unwrap();
+        assert_eq!(again.read(1, 3).unwrap(), [8; 3]);
+        assert_eq!(again.read(0, FRAME).unwrap(), vec![7; FRAME]);
+        assert!(Frames::open(dir.path().join("a"), &key, size + 1).is_err());
+    }
+
+    #[test]
+    fn nothing_of_it_can_be_read_without_the_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (frames, _) = Frames::create(path.clone()).unwrap();
+        frames.write(0, b"a canary in a file".to_vec()).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"));
+        let (_, other) = Frames::create(dir.path().join("b")).unwrap();
+        assert!(Frames::open(path, &other, 18).unwrap().read(0, 18).is_err());
+    }
+
+    #[test]
+    fn a_frame_that_was_changed_or_moved_does_not_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (frames, key) = Frames::create(path.clone()).unwrap();
+        frames.write(0, vec![1; FRAME]).unwrap();
+        frames.write(1, vec![2; FRAME]).unwrap();
+        let (one, two) = (std::fs::read(&path).unwrap(), FRAME + TAG);
+        let open = || Frames::open(path.clone(), &key, 2 * FRAME as u64).unwrap();
+        std::fs::write(&path, [&one[two..], &one[..two]].concat()).unwrap();
+        assert!(open().read(0, FRAME).is_err());
+        let mut changed = one.clone();
+        changed[5] ^= 1;
+        std::fs::write(&path, changed).unwrap();
+        assert!(open().read(0, FRAME).is_err());
+        assert!(open().read(1, FRAME).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_can_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let _frames = Frames::create(path.clone()).unwrap();
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,276 @@
+//! One answer for one idempotency key.
+//!
+//! Who comes first holds the [`Ticket`] and runs the job; whoever comes later follows. The row in the store is the
+//! claim, durable before anything is spent; the map in memory says which claims live in this process. A claim of this
+//! node that is not in the map belongs to a process that died, or to an answer that was not kept: it is lost, and is
+//! never paid for again as long as the claim stands.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::Utc;
+use tokio::sync::{oneshot, watch};
+
+use super::ReplayError;
+use super::fingerprint::Digest;
+use super::follower::Follower;
+use super::frames::FileKey;
+use super::head::Head;
+use super::shelf::Shelf;
+use super::tape::Tape;
+use super::ticket::Ticket;
+use crate::gateway::store::{
+    NodeId, ReplayDone, ReplayRow, ReplayState, RequestId, Store, StoredReplay, Timestamp, Vault,
+};
+
+/// Expired rows that are cleared at once.
+const SWEEP: u32 = 500;
+/// More than that many times in a row the store is not kept busy with it.
+const SWEEP_ROUNDS: u32 = 10;
+
+/// Everything that has an idempotency key.
+pub(super) struct Keyed {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) vault: Vault,
+    pub(super) shelf: Arc<Shelf>,
+    node: NodeId,
+    window: Duration,
+    live: Mutex<HashMap<Digest, Arc<Live>>>,
+    /// Claims that nothing was spent on, and that the store did not give back yet.
+    unforgotten: Mutex<Vec<(Digest, RequestId)>>,
+}
+
+/// A claim of this process.
+pub(super) struct Live {
+    digest: Digest,
+    pub(super) tape: Arc<Tape>,
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The store is being asked.
+    Asking,
+    /// The claim is ours.
+    Open,
+    /// It was not ours, or it is over.
+    Gone,
+}
+
+/// How a request with an idempotency key goes on.
+pub(crate) enum Entrance {
+    /// It is the first: run the job.
+    Fresh(Ticket),
+    /// The answer is there or on its way.
+    Follow(Follower),
+    /// The key was used for another request.
+    Conflict,
+    /// The job ran, or may have, and what it made is gone: paying again is not for us to decide.
+    Lost,
+}
+
+/// Who is there already.
+enum Joined {
+    First(Arc<Live>),
+    Running(Arc<Live>),
+}
+
+/// An entrance on its way to whoever asked. Nobody took it: then nothing was spent.
+struct Handed(Option<Entrance>);
+
+// === impl Keyed ===
+
+impl Keyed {
+    pub(super) fn new(store: Arc<dyn Store>, vault: Vault, shelf: Arc<Shelf>, node: NodeId, window: Duration) -> Self {
+        let (live, unforgotten) = (Mutex::default(), Mutex::default());
+        Self { store, vault, shelf, node, window, live, unforgotten }
+    }
+
+    /// What an earlier life of this node has left.
+    pub(super) async fn settle(&self) -> Result<(), ReplayError> {
+        let now = Timestamp::now();
+        let rows = self.store.list_replays().await?;
+        let left: Vec<_> = rows
+            .into_iter()
+            .filter(|stored| stored.row.node == self.node && stored.row.expires_at > now)
+            .filter_map(|stored| match stored.state {
+                ReplayState::Done(done) => Some((done, stored.row.expires_at)),
+                ReplayState::Running => None,
+            })
+            .collect();
+        let shelf = Arc::clone(&self.shelf);
+        let settled = tokio::task::spawn_blocking(move || shelf.settle(&left)).await;
+        settled.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
+    }
+
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        scope: Digest,
+        digest: Digest,
+        request_id: &str,
+    ) -> Result<Entrance, ReplayError> {
+        loop {
+            let live = match self.join(scope, digest) {
+                Joined::Running(live) => live,
+                Joined::First(live) => return self.claim(live, scope, request_id).await,
+            };
+            let mut phase = live.phase.subscribe();
+            // The sender lives in `live`, so this cannot fail.
+            let open = phase.wait_for(|phase| *phase != Phase::Asking).await.is_ok_and(|phase| *phase == Phase::Open);
+            match open {
+                true if live.digest == digest && live.tape.has_gap() => return Ok(Entrance::Lost),
+                true if live.digest == digest => return Ok(Entrance::Follow(Follower::of(&live.tape))),
+                true => return Ok(Entrance::Conflict),
+                // It was over before this one looked; the next turn finds what is there now.
+                false => {}
+            }
+        }
+    }
+
+    /// Looks who is there, and takes the place where nobody is.
+    fn join(&self, scope: Digest, digest: Digest) -> Joined {
+        match self.live().entry(scope) {
+            Entry::Occupied(live) => Joined::Running(Arc::clone(live.get())),
+            Entry::Vacant(place) => {
+                let (tape, phase) = (Arc::default(), watch::Sender::new(Phase::Asking));
+                Joined::First(Arc::clone(place.insert(Arc::new(Live { digest, tape, phase }))))
+            }
+        }
+    }
+
+    /// Asks the store. On a task of its own: a caller who leaves in the middle must not leave a claim behind.
+    async fn claim(
+        self: &Arc<Self>,
+        live: Arc<Live>,
+        scope: Digest,
+        request_id: &str,
+    ) -> Result<Entrance, ReplayError> {
+        let now = Utc::now();
+        let window = chrono::TimeDelta::from_std(self.window).unwrap_or(chrono::TimeDelta::MAX);
+        let expires_at = now.checked_add_signed(window).unwrap_or(chrono::DateTime::<Utc>::MAX_UTC);
+        let (request_id, node) = (request_id.into(), self.node.clone());
+        let (created_at, expires_at) = (now.into(), expires_at.into());
+        let row = ReplayRow { scope, digest: live.digest, request_id, node, created_at, expires_at };
+        let ticket = Ticket::new(Arc::clone(self), live, row);
+        let (reply, answer) = oneshot::channel();
+        tokio::runtime::Handle::current().spawn(async move {
+            let entrance = ticket.ask(&reply).await;
+            // What nobody takes is given back by `Handed`.
+            drop(reply.send(entrance.map(|entrance| Handed(Some(entrance)))));
+        });
+        let mut handed = answer.await.map_err(|_| ReplayError::Stopped)??;
+        let entrance = handed.0.take().ok_or(ReplayError::Stopped)?;
+        if let Entrance::Fresh(ticket) = &entrance {
+            ticket.open();
+        }
+        Ok(entrance)
+    }
+
+    /// The claim is over, whatever became of it: the store alone speaks for it.
+    pub(super) fn leave(&self, scope: &Digest, live: &Arc<Live>) {
+        {
+            let mut map = self.live();
+            if map.get(scope).is_some_and(|there| Arc::ptr_eq(there, live)) {
+                map.remove(scope);
+            }
+        }
+        live.phase.send_replace(Phase::Gone);
+    }
+
+    pub(super) fn live(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Live>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What stands in the store for somebody else's claim.
+    pub(super) fn taken(&self, taken: &StoredReplay, digest: &Digest) -> Option<Entrance> {
+        if taken.row.digest != *digest {
+            return Some(Entrance::Conflict);
+        }
+        match &taken.state {
+            ReplayState::Done(done) => Some(self.reopen(&taken.row.scope, done)),
+            ReplayState::Running => (taken.row.node == self.node).then_some(Entrance::Lost),
+        }
+    }
+
+    fn reopen(&self, scope: &Digest, done: &ReplayDone) -> Entrance {
+        let opened = || {
+            let headers = serde_json::from_str(&done.headers).ok()?;
+            let head = Head { status: done.status, content_type: done.content_type.clone(), headers };
+            let key = self.vault.open(&context(scope, done.size), &done.key).ok().and_then(FileKey::restore)?;
+            let frames = self.shelf.reopen(&done.file, &key, done.size).ok()?;
+            Some(Follower::of(&Arc::new(Tape::from_file(head, frames, done.size))))
+        };
+        opened().map_or(Entrance::Lost, Entrance::Follow)
+    }
+
+    /// Gives a claim back, now or at the next sweep.
+    pub(super) async fn forget(&self, row: &ReplayRow) {
+        if let Err(error) = self.store.forget_replay(&row.scope, &row.request_id).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a claim that cost nothing is given back later");
+            let mut unforgotten = self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            unforgotten.push((row.scope, row.request_id.clone()));
+        }
+    }
+
+    /// Clears what is over.
+    pub(super) async fn sweep(&self) -> Result<(), ReplayError> {
+        let now = Timestamp::now();
+        self.shelf.expire(now);
+        let late = std::mem::take(&mut *self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut late = late.into_iter();
+        while let Some((scope, request_id)) = late.next() {
+            if let Err(error) = self.store.forget_replay(&scope, &request_id).await {
+                let mut unforgotten = self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner);
+                unforgotten.push((scope, request_id));
+                unforgotten.extend(late);
+                return Err(error.into());
+            }
+        }
+        for _ in 0..SWEEP_ROUNDS {
+            if !self.clear(now).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets claims that are over; whether there may be more.
+    async fn clear(&self, now: Timestamp) -> Result<bool, ReplayError> {
+        let expired = self.store.expired_replays(now, SWEEP).await?;
+        for ReplayRow { scope, request_id, .. } in expired.iter().map(|stored| &stored.row) {
+            if !self.live().contains_key(scope) {
+                self.store.forget_replay(scope, request_id).await?;
+            }
+        }
+        Ok(expired.len() == SWEEP as usize)
+    }
+}
+
+/// Binds the key of a file to its row: whose answer it is, and how long.
+pub(super) fn context(scope: &Digest, size: u64) -> String {
+    let scope: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("replay {scope} {size}")
+}
+
+// === impl Live ===
+
+impl Live {
+    /// The claim is won, and somebody has the ticket.
+    pub(super) fn open(&self) {
+        self.phase.send_replace(Phase::Open);
+    }
+}
+
+// === impl Handed ===
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        if let Some(Entrance::Fresh(ticket)) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            drop(runtime.spawn(ticket.give_back()));
+        }
+    }
+}

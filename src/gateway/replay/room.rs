@@ -1,0 +1,112 @@
+//! Room on disk: a bound, and who makes room when it is reached.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Files are counted in blocks of the disk, so that many small ones are bounded too.
+const BLOCK: u64 = 4096;
+
+/// Bytes on disk, of which there are only so many.
+#[derive(Debug)]
+pub(super) struct Budget {
+    max: u64,
+    used: AtomicU64,
+}
+
+/// Who keeps files, and lets the oldest go for a new one.
+pub(super) trait Room: Send + Sync {
+    /// What there is.
+    fn budget(&self) -> &Arc<Budget>;
+
+    /// Lets one file go. `false` where none can.
+    fn evict(&self) -> bool;
+}
+
+/// Bytes that are taken, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+/// Makes room for so many bytes.
+///
+/// # Errors
+///
+/// Where nothing is left that could go.
+pub(super) fn reserve(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
+    let (budget, bytes) = (room.budget(), bytes.div_ceil(BLOCK) * BLOCK);
+    while !budget.take(bytes) {
+        if !room.evict() {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "kept answers have no more room"));
+        }
+    }
+    Ok(Reserved { budget: Arc::clone(budget), bytes })
+}
+
+// === impl Budget ===
+
+impl Budget {
+    pub(super) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { max, used: AtomicU64::new(0) })
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.max);
+        self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+    }
+
+    #[cfg(test)]
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Acquire)
+    }
+}
+
+// === impl Reserved ===
+
+impl Reserved {
+    /// One for both.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Shelf(Arc<Budget>, std::sync::Mutex<Vec<Reserved>>);
+
+    impl Room for Shelf {
+        fn budget(&self) -> &Arc<Budget> {
+            &self.0
+        }
+
+        fn evict(&self) -> bool {
+            self.1.lock().unwrap().pop().is_some()
+        }
+    }
+
+    #[test]
+    fn room_is_made_as_long_as_something_can_go() {
+        let budget = Budget::new(3 * BLOCK);
+        let shelf = Shelf(Arc::clone(&budget), std::sync::Mutex::default());
+        let mut first = reserve(&shelf, BLOCK).unwrap();
+        first.join(reserve(&shelf, 1).unwrap());
+        shelf.1.lock().unwrap().push(first);
+        assert_eq!(budget.used(), 2 * BLOCK, "whole blocks");
+        let second = reserve(&shelf, BLOCK + 1).unwrap();
+        assert!(shelf.1.lock().unwrap().is_empty(), "the first had to go");
+        assert!(reserve(&shelf, BLOCK + 1).is_err());
+        assert_eq!(budget.used(), 2 * BLOCK);
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+}

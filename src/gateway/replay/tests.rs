@@ -1,0 +1,168 @@
+//! The room over a real store and real files, with answers that come when a test says so.
+
+mod keyed;
+mod orphans;
+mod tape;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use chrono::Utc;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use super::follower::Broken;
+use super::*;
+use crate::error::Fault;
+use crate::gateway::open_keys;
+use crate::gateway::rules;
+use crate::gateway::spool::{EditForm, Spool, Upload};
+use crate::gateway::store::SqliteStore;
+use crate::gateway::store::testing::{Double, fresh};
+
+/// An answer of so many bytes comes in pieces of this size.
+const PIECE: usize = 10_000;
+const MIB: u64 = 1024 * 1024;
+
+struct House {
+    dir: TempDir,
+    store: Arc<SqliteStore>,
+    double: Arc<Double>,
+    settings: config::Replay,
+    ada: Caller,
+    bob: Caller,
+}
+
+impl House {
+    async fn new() -> Self {
+        let (dir, store) = fresh().await;
+        let keys = open_keys(&store);
+        let mut callers = Vec::new();
+        for name in ["ada", "bob"] {
+            let secret = keys.create(name, name, "default").await.unwrap().secret;
+            callers.push(keys.admit(Some(format!("Bearer {}", secret.expose()).as_bytes())).await.unwrap());
+        }
+        let [ada, bob] = <[Caller; 2]>::try_from(callers).unwrap();
+        let settings = config::Replay {
+            orphans: true,
+            orphan_window: Duration::from_secs(300),
+            idempotency_window: Duration::from_secs(86_400),
+            max_bytes: 64 * MIB,
+        };
+        let double = Double::of(Arc::clone(&store) as Arc<dyn Store>);
+        Self { dir, store, double, settings, ada, bob }
+    }
+
+    /// The room. Opened again while the first is still there, it is what a start after a kill finds.
+    async fn open(&self) -> Replay {
+        let store = Arc::clone(&self.double) as Arc<dyn Store>;
+        Replay::open(&self.settings, self.dir.path(), store, self.store.vault().clone(), NodeId::only()).await.unwrap()
+    }
+
+    /// The names and sizes of what lies on disk.
+    fn files(&self) -> Vec<(std::path::PathBuf, u64)> {
+        let entries = std::fs::read_dir(self.dir.path().join(FOLDER)).unwrap().map(Result::unwrap);
+        entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect()
+    }
+
+    fn edit(&self, image: u8) -> Arc<Job> {
+        let spool = Spool::new(self.dir.path()).unwrap();
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, 2, 2);
+        encoder.set_color(png::ColorType::Rgba);
+        // Not compressed: every picture has the same length.
+        encoder.set_compression(png::Compression::NoCompression);
+        encoder.write_header().unwrap().write_image_data(&[image; 16]).unwrap();
+        let mut writer = spool.begin().unwrap();
+        writer.write(&file).unwrap();
+        let images = vec![Upload::new("image", writer.finish())];
+        let fields: Map<String, Value> = json!({"model": "gpt-image-2", "prompt": "red"}).as_object().unwrap().clone();
+        Arc::new(rules::edit(EditForm { fields, images, mask: None }, Utc::now()).unwrap())
+    }
+}
+
+fn job(prompt: &str) -> Arc<Job> {
+    let body = json!({"model": "gpt-image-2", "prompt": prompt}).to_string();
+    Arc::new(rules::generation(body.as_bytes(), Utc::now()).unwrap())
+}
+
+fn head() -> Head {
+    let headers = BTreeMap::from([("x-imagate-delivery".to_owned(), "match".to_owned())]);
+    Head { status: 200, content_type: "application/json".to_owned(), headers }
+}
+
+/// Bytes of which no two frames are alike.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|at| u8::try_from((at ^ (at / 251)) % 256).unwrap()).collect()
+}
+
+/// An answer whose body comes from a test.
+struct Made(mpsc::Receiver<Result<Bytes, &'static str>>);
+
+type Feed = mpsc::Sender<Result<Bytes, &'static str>>;
+
+impl Made {
+    fn new() -> (Feed, Self) {
+        let (feed, body) = mpsc::channel(4096);
+        (feed, Self(body))
+    }
+
+    /// All of it at once.
+    fn whole(bytes: &[u8]) -> Self {
+        let (feed, made) = Self::new();
+        for piece in bytes.chunks(PIECE) {
+            feed.try_send(Ok(Bytes::copy_from_slice(piece))).unwrap();
+        }
+        made
+    }
+
+    /// A part of it, and then no more.
+    fn broken(bytes: &[u8]) -> Self {
+        let (feed, made) = Self::new();
+        feed.try_send(Ok(Bytes::copy_from_slice(bytes))).unwrap();
+        feed.try_send(Err("it broke off")).unwrap();
+        made
+    }
+}
+
+impl Recordable for Made {
+    type Body = Self;
+
+    fn into_parts(self) -> (Head, Self) {
+        (head(), self)
+    }
+}
+
+impl Body for Made {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    }
+}
+
+async fn read(follower: Follower) -> Result<Vec<u8>, Broken> {
+    follower.collect().await.map(|collected| collected.to_bytes().to_vec())
+}
+
+/// The next so many bytes.
+async fn read_some(follower: &mut Follower, length: usize) -> Vec<u8> {
+    let mut read = Vec::new();
+    while read.len() < length {
+        read.extend_from_slice(&follower.frame().await.unwrap().unwrap().into_data().unwrap());
+    }
+    read
+}
+
+/// The `reason` of an error as its caller reads it.
+async fn reason(follower: Follower) -> String {
+    assert_eq!(follower.head().await.unwrap().status, 502);
+    let body: Value = serde_json::from_slice(&read(follower).await.unwrap()).unwrap();
+    body["error"]["reason"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,282 @@
+//! Jobs whose callers have left, for those who come back.
+
+use super::*;
+
+/// A job in flight whose caller has left.
+fn left(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Promise<Made> {
+    let (waiting, promise) = replay.expect(caller, job);
+    drop(waiting);
+    promise
+}
+
+async fn remembered(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> String {
+    reason(replay.adopt(caller, job).await.expect("a remembered end")).await
+}
+
+#[tokio::test]
+async fn a_caller_who_stays_gets_the_answer_itself_and_a_retry_after_it_runs_anew() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let (waiting, promise) = replay.expect(&house.ada, &job);
+    promise.done(Ok(Made::whole(b"an image"))).await;
+    let made = waiting.answer().await.unwrap();
+    assert_eq!(made.collect().await.unwrap().to_bytes(), "an image");
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn an_orphan_in_flight_goes_to_exactly_one_retry() {
+    let house = House::new().await;
+    let (replay, job, answer) = (Arc::new(house.open().await), job("red"), bytes(200_000));
+    let promise = left(&replay, &house.ada, &job);
+    tokio::time::pause();
+    let mut retries = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let (replay, ada, job) = (Arc::clone(&replay), house.ada.clone(), super::job("red"));
+        retries.spawn(async move { replay.adopt(&ada, &job).await });
+    }
+    let mut adopted: Vec<Follower> = retries.join_all().await.into_iter().flatten().collect();
+    assert_eq!(adopted.len(), 1);
+    promise.done(Ok(Made::whole(&answer))).await;
+    let follower = adopted.remove(0);
+    assert_eq!(follower.head().await.unwrap(), head());
+    assert_eq!(read(follower).await.unwrap(), answer);
+    assert!(replay.adopt(&house.ada, &job).await.is_none(), "it was taken");
+}
+
+#[tokio::test]
+async fn two_retries_that_saw_the_same_orphan_do_not_both_get_it() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let promise = left(&replay, &house.ada, &job);
+    let orphans = replay.orphans.as_ref().unwrap();
+    let place = orphans.candidates(&house.ada, &job)[0].place;
+    let (one, other) = (orphans.take(place), orphans.take(place));
+    assert!(one.is_some() && other.is_none());
+    drop(promise);
+}
+
+#[tokio::test]
+async fn an_adopter_who_leaves_leaves_an_orphan_again() {
+    let house = House::new().await;
+    let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
+    let promise = left(&replay, &house.ada, &job);
+    drop(replay.adopt(&house.ada, &job).await.unwrap());
+    let mut second = replay.adopt(&house.ada, &job).await.unwrap();
+    promise.done(Ok(Made::whole(&answer))).await;
+    read_some(&mut second, 100_000).await;
+    drop(second);
+    let third = replay.adopt(&house.ada, &job).await.unwrap();
+    assert_eq!(read(third).await.unwrap(), answer, "from the beginning");
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn a_late_orphan_waits_for_its_window_and_no_longer() {
+    let house = House::new().await;
+    let replay = house.open().await;
+    tokio::time::pause();
+    for (wait, kept) in [(299, true), (301, false)] {
+        let job = job(&wait.to_string());
+        left(&replay, &house.ada, &job).done(Ok(Made::whole(b"an image"))).await;
+        tokio::time::advance(Duration::from_secs(wait)).await;
+        assert_eq!(replay.adopt(&house.ada, &job).await.is_some(), kept, "{wait}");
+    }
+    assert_eq!(house.files(), [], "its file has no name");
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_with_the_answer_on_its_way_leaves_an_orphan() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let (waiting, promise) = replay.expect(&house.ada, &job);
+    promise.done(Ok(Made::whole(b"an image"))).await;
+    drop(waiting);
+    let follower = replay.adopt(&house.ada, &job).await.unwrap();
+    assert_eq!(read(follower).await.unwrap(), b"an image");
+}
+
+#[tokio::test]
+async fn nobody_gets_what_another_key_or_another_request_made() {
+    let house = House::new().await;
+    let replay = house.open().await;
+    let promises = [left(&replay, &house.ada, &job("red")), left(&replay, &house.ada, &house.edit(1))];
+    tokio::time::pause();
+    assert!(replay.adopt(&house.bob, &job("red")).await.is_none());
+    assert!(replay.adopt(&house.ada, &job("blue")).await.is_none());
+    assert!(replay.adopt(&house.bob, &house.edit(1)).await.is_none());
+    // As long as the first, and another picture.
+    assert!(replay.adopt(&house.ada, &house.edit(2)).await.is_none());
+    assert!(replay.adopt(&house.ada, &house.edit(1)).await.is_some());
+    assert!(replay.adopt(&house.ada, &job("red")).await.is_some());
+    drop(promises);
+}
+
+#[tokio::test]
+async fn a_retry_quicker_than_the_news_waits_for_it_a_little() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job);
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    assert!(replay.adopt(&house.ada, &job).await.is_none(), "its own caller waits for it");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    let begun = tokio::time::Instant::now();
+    let leaving = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(waiting);
+    };
+    let (adopted, ()) = tokio::join!(replay.adopt(&house.ada, &job), leaving);
+    assert!(adopted.is_some());
+    assert!(begun.elapsed() < Duration::from_secs(1), "and no longer than needed");
+    drop(promise);
+}
+
+#[tokio::test]
+async fn an_end_that_may_have_been_paid_for_is_given_to_every_retry() {
+    let house = House::new().await;
+    let replay = house.open().await;
+    tokio::time::pause();
+    let (attended, orphaned, adopted, told) = (job("a"), job("b"), job("c"), job("d"));
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &attended);
+    promise.done(Err(Error::Upstream(Fault::Timeout))).await;
+    assert_eq!(waiting.answer().await.err(), Some(Error::Upstream(Fault::Timeout)));
+    left(&replay, &house.ada, &orphaned).done(Err(Error::Upstream(Fault::Timeout))).await;
+    let promise = left(&replay, &house.ada, &adopted);
+    let follower = replay.adopt(&house.ada, &adopted).await.unwrap();
+    promise.done(Err(Error::Upstream(Fault::Timeout))).await;
+    assert_eq!(reason(follower).await, "timeout");
+    replay.remember(&house.ada, &told, &Error::Upstream(Fault::Timeout)).await;
+    for job in [&attended, &orphaned, &adopted, &told] {
+        for _ in 0..3 {
+            assert_eq!(remembered(&replay, &house.ada, job).await, "timeout");
+        }
+        assert!(replay.adopt(&house.bob, job).await.is_none());
+    }
+    tokio::time::advance(Duration::from_secs(301)).await;
+    assert!(replay.adopt(&house.ada, &told).await.is_none());
+}
+
+#[tokio::test]
+async fn an_end_that_cost_nothing_is_not_remembered() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let promise = left(&replay, &house.ada, &job);
+    let follower = replay.adopt(&house.ada, &job).await.unwrap();
+    promise.done(Err(Error::Unavailable)).await;
+    assert_eq!(follower.head().await.unwrap().status, 503, "who waits is told");
+    replay.remember(&house.ada, &job, &Error::RateLimited { retry_after: 1 }).await;
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job);
+    promise.done(Err(Error::Unavailable)).await;
+    assert_eq!(waiting.answer().await.err(), Some(Error::Unavailable));
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_seen_and_remembered() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let promise = left(&replay, &house.ada, &job);
+    let follower = replay.adopt(&house.ada, &job).await.unwrap();
+    promise.done(Ok(Made::broken(&bytes(70_000)))).await;
+    assert_eq!(read(follower).await, Err(Broken));
+    assert_eq!(remembered(&replay, &house.ada, &job).await, "network");
+}
+
+#[tokio::test]
+async fn a_job_that_ends_without_a_word_is_a_fault_of_ours_for_all() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job);
+    drop(promise);
+    assert_eq!(waiting.answer().await.err(), Some(Error::Internal));
+    assert_eq!(replay.adopt(&house.ada, &job).await.unwrap().head().await.unwrap().status, 500);
+}
+
+#[tokio::test]
+async fn an_orphan_is_preferred_to_an_older_end() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    replay.remember(&house.ada, &job, &Error::Upstream(Fault::Refused)).await;
+    left(&replay, &house.ada, &job).done(Ok(Made::whole(b"an image"))).await;
+    assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), b"an image");
+    assert_eq!(remembered(&replay, &house.ada, &job).await, "content_refused");
+}
+
+#[tokio::test]
+async fn orphans_have_bounds_and_the_oldest_goes_first() {
+    let mut house = House::new().await;
+    house.settings.max_bytes = 4 * 300_000;
+    let replay = house.open().await;
+    for number in 0..4 {
+        left(&replay, &house.ada, &job(&number.to_string())).done(Ok(Made::whole(&bytes(100_000)))).await;
+    }
+    // Three at most fit into the quarter that orphans have, in whole blocks two.
+    let mut kept = Vec::new();
+    for number in 0..4 {
+        kept.push(replay.adopt(&house.ada, &job(&number.to_string())).await.is_some());
+    }
+    assert_eq!(kept, [false, false, true, true]);
+
+    house.settings.max_bytes = 64 * MIB;
+    let replay = house.open().await;
+    for number in 0..70 {
+        left(&replay, &house.ada, &job(&number.to_string())).done(Ok(Made::whole(b"an image"))).await;
+    }
+    let mut kept = 0;
+    for number in 0..70 {
+        kept += u32::from(replay.adopt(&house.ada, &job(&number.to_string())).await.is_some());
+    }
+    assert_eq!(kept, 64);
+}
+
+#[tokio::test]
+async fn memory_of_ends_has_a_bound() {
+    let house = House::new().await;
+    let replay = house.open().await;
+    let (first, other) = (job("first"), job("other"));
+    replay.remember(&house.ada, &first, &Error::Upstream(Fault::Refused)).await;
+    for number in 0..4096 {
+        if number % 512 == 0 || number == 4095 {
+            assert!(replay.adopt(&house.ada, &first).await.is_some(), "{number}");
+        }
+        replay.remember(&house.ada, &other, &Error::Upstream(Fault::Refused)).await;
+    }
+    assert!(replay.adopt(&house.ada, &first).await.is_none());
+}
+
+#[tokio::test]
+async fn what_is_over_keeps_no_files_of_the_job() {
+    let house = House::new().await;
+    let (replay, kept, told) = (house.open().await, house.edit(1), house.edit(2));
+    left(&replay, &house.ada, &kept).done(Ok(Made::whole(b"an image"))).await;
+    replay.remember(&house.ada, &told, &Error::Upstream(Fault::Refused)).await;
+    assert_eq!((Arc::strong_count(&kept), Arc::strong_count(&told)), (1, 1));
+    assert!(replay.adopt(&house.ada, &house.edit(1)).await.is_some());
+    assert_eq!(remembered(&replay, &house.ada, &house.edit(2)).await, "content_refused");
+}
+
+#[tokio::test]
+async fn an_orphan_with_no_room_reaches_who_follows_and_nobody_after() {
+    let mut house = House::new().await;
+    house.settings.max_bytes = 400_000;
+    let (replay, job, answer) = (house.open().await, job("red"), bytes(500_000));
+    let promise = left(&replay, &house.ada, &job);
+    let follower = replay.adopt(&house.ada, &job).await.unwrap();
+    let (read, ()) = tokio::join!(read(follower), promise.done(Ok(Made::whole(&answer))));
+    assert_eq!(read.unwrap(), answer);
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn an_operator_can_switch_it_off() {
+    let mut house = House::new().await;
+    house.settings.orphans = false;
+    let (replay, job) = (house.open().await, job("red"));
+    left(&replay, &house.ada, &job).done(Ok(Made::whole(b"an image"))).await;
+    replay.remember(&house.ada, &job, &Error::Upstream(Fault::Refused)).await;
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+    let (waiting, promise) = replay.expect(&house.ada, &job);
+    promise.done(Ok(Made::whole(b"an image"))).await;
+    assert!(waiting.answer().await.is_ok());
+}

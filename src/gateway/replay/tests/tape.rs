@@ -1,0 +1,118 @@
+//! Readers at their own pace.
+
+use super::super::head::written;
+use super::super::recorder::Recorder;
+use super::super::shelf::Shelf;
+use super::super::tape::Tape;
+use super::*;
+
+fn shelf(max_bytes: u64) -> (TempDir, Arc<Shelf>) {
+    let dir = TempDir::new().unwrap();
+    let shelf = Shelf::open(dir.path().to_owned(), max_bytes).unwrap();
+    (dir, shelf)
+}
+
+fn recorder(shelf: &Arc<Shelf>, tape: &Arc<Tape>) -> Recorder {
+    let frames = shelf.create().map(|(_, frames, _)| frames);
+    Recorder::begin(Arc::clone(tape), head(), frames, Arc::clone(shelf) as _)
+}
+
+#[tokio::test]
+async fn a_fast_reader_has_each_piece_at_once_and_a_slow_one_finds_all_of_it() {
+    let (_dir, shelf) = shelf(MIB);
+    let (tape, all) = (Arc::<Tape>::default(), bytes(300_000));
+    let (mut fast, slow) = (Follower::of(&tape), Follower::of(&tape));
+    let mut recorder = recorder(&shelf, &tape);
+    let mut seen = Vec::new();
+    for piece in all.chunks(777) {
+        recorder.pump(Made::whole(piece)).await.unwrap();
+        seen.extend(read_some(&mut fast, piece.len()).await);
+    }
+    assert_eq!(seen, all);
+    let late = Follower::of(&tape);
+    let mut half = Follower::of(&tape);
+    assert_eq!(read_some(&mut half, 100_000).await, all[..131_072], "whole frames from the file");
+    recorder.close().unwrap();
+    recorder.end();
+    assert!(fast.frame().await.is_none());
+    assert_eq!(read(slow).await.unwrap(), all);
+    assert_eq!(read(half).await.unwrap(), all[131_072..]);
+    assert_eq!((late.size_hint().exact(), read(late).await.unwrap()), (Some(300_000), all));
+}
+
+#[tokio::test]
+async fn nobody_sees_the_end_before_it_is_said() {
+    let (_dir, shelf) = shelf(MIB);
+    let tape = Arc::<Tape>::default();
+    let mut reader = Follower::of(&tape);
+    let mut recorder = recorder(&shelf, &tape);
+    recorder.pump(Made::whole(b"all of it")).await.unwrap();
+    recorder.close().unwrap();
+    assert_eq!(read_some(&mut reader, 9).await, b"all of it");
+    assert!(tokio::time::timeout(Duration::ZERO, reader.frame()).await.is_err());
+    recorder.end();
+    assert!(reader.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn a_recorder_that_is_dropped_has_broken_off() {
+    let (dir, shelf) = shelf(MIB);
+    let tape = Arc::<Tape>::default();
+    let reader = Follower::of(&tape);
+    let mut recorder = recorder(&shelf, &tape);
+    recorder.pump(Made::whole(&bytes(70_000))).await.unwrap();
+    drop(recorder);
+    assert_eq!(read(reader).await, Err(Broken));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_hand_to_hand_the_slowest_sets_the_pace_but_not_for_ever() {
+    let (_dir, shelf) = shelf(100_000);
+    let (tape, all) = (Arc::<Tape>::default(), bytes(500_000));
+    let (reader, mut stuck) = (Follower::of(&tape), Follower::of(&tape));
+    let mut recorder = recorder(&shelf, &tape);
+    let begun = tokio::time::Instant::now();
+    let (written, read_all) = tokio::join!(
+        async {
+            recorder.pump(Made::whole(&all)).await.unwrap();
+            let file = recorder.close();
+            recorder.end();
+            file.is_some()
+        },
+        read(reader)
+    );
+    assert!(!written, "it does not fit");
+    assert_eq!(read_all.unwrap(), all);
+    assert!(begun.elapsed() >= Duration::from_secs(60), "the stuck one was waited for");
+    assert!(begun.elapsed() < Duration::from_secs(120), "once, not for each frame");
+    // What reached the file before can still be read; the gap behind it is never papered over.
+    assert_eq!(read_some(&mut stuck, 65_536).await, all[..65_536]);
+    assert!(stuck.frame().await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_reader_who_leaves_holds_nobody_back() {
+    let (_dir, shelf) = shelf(0);
+    let (tape, all) = (Arc::<Tape>::default(), bytes(500_000));
+    let (reader, stuck) = (Follower::of(&tape), Follower::of(&tape));
+    let mut recorder = recorder(&shelf, &tape);
+    let writing = async {
+        recorder.pump(Made::whole(&all)).await.unwrap();
+        recorder.end();
+    };
+    let leaving = async {
+        tokio::task::yield_now().await;
+        drop(stuck);
+    };
+    let (_, read_all, ()) = tokio::join!(writing, read(reader), leaving);
+    assert_eq!(read_all.unwrap(), all);
+}
+
+#[tokio::test]
+async fn a_small_answer_needs_no_file() {
+    let (head, body) = written(&Error::Upstream(Fault::Timeout));
+    let tape = Arc::new(Tape::from_bytes(head, body));
+    assert_eq!(reason(Follower::of(&tape)).await, "timeout");
+    assert_eq!(reason(Follower::of(&tape)).await, "timeout", "as often as asked");
+}

@@ -1,0 +1,160 @@
+//! The duty to say what became of a job, so that its idempotency key has one answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ReplayError;
+use super::follower::Follower;
+use super::frames::{FileKey, Frames};
+use super::head::{Head, Recordable, is_final, written};
+use super::keyed::{Entrance, Keyed, Live, context};
+use super::recorder::Recorder;
+use super::room::Room;
+use super::tape::End;
+use crate::error::Error;
+use crate::gateway::store::{Claimed, ReplayDone, ReplayRow};
+
+/// How long an answer that another node makes is waited for: longer than any job has.
+const OTHER_NODE_PATIENCE: Duration = Duration::from_secs(330);
+/// Between two looks at another node's claim.
+const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
+/// How long the end of an answer waits for the disk and the store. After that it is given, and not kept.
+const KEEP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Held by whoever runs the job of an idempotency key. Dropped without a word, the answer is lost: the job may have
+/// been paid for, so a repeat must not pay again.
+pub(crate) struct Ticket {
+    keyed: Arc<Keyed>,
+    live: Arc<Live>,
+    row: ReplayRow,
+}
+
+/// A file that is being written, with what its row must say.
+struct Named {
+    file: String,
+    key: FileKey,
+    head: Head,
+}
+
+// === impl Ticket ===
+
+impl Ticket {
+    pub(super) fn new(keyed: Arc<Keyed>, live: Arc<Live>, row: ReplayRow) -> Self {
+        Self { keyed, live, row }
+    }
+
+    /// Makes the claim, or finds out who has it.
+    pub(super) async fn ask<T>(self, reply: &oneshot::Sender<T>) -> Result<Entrance, ReplayError> {
+        let until = Instant::now() + OTHER_NODE_PATIENCE;
+        loop {
+            let taken = match self.keyed.store.claim_replay(&self.row).await? {
+                Claimed::New => return Ok(Entrance::Fresh(self)),
+                Claimed::Taken(taken) => taken,
+            };
+            if let Some(entrance) = self.keyed.taken(&taken, &self.row.digest) {
+                return Ok(entrance);
+            }
+            if Instant::now() >= until || reply.is_closed() {
+                return Ok(Entrance::Lost);
+            }
+            sleep(OTHER_NODE_PAUSE).await;
+        }
+    }
+
+    /// It has been taken: whoever comes now follows.
+    pub(super) fn open(&self) {
+        self.live.open();
+    }
+
+    /// The answer to come, for whoever holds the ticket too.
+    pub(crate) fn follow(&self) -> Follower {
+        Follower::of(&self.live.tape)
+    }
+
+    /// Says what became of the job. An answer with an image, an end that may have been paid for and a refusal are kept;
+    /// after any other end, which cost nothing, a repeat runs anew.
+    ///
+    /// Reads the body to its end at its own pace, whoever follows: to be awaited where no caller can drop it.
+    pub(crate) async fn record<M: Recordable>(self, result: Result<M, Error>) {
+        match result {
+            Ok(made) => {
+                let (head, body) = made.into_parts();
+                self.keep(head, body).await;
+            }
+            Err(error) if is_final(&error) => {
+                let (head, body) = written(&error);
+                self.keep(head, Full::new(body)).await;
+            }
+            Err(error) => {
+                // First the claim, then the word: who hears it and repeats at once must find the place free.
+                self.keyed.forget(&self.row).await;
+                self.keyed.leave(&self.row.scope, &self.live);
+                let (head, body) = written(&error);
+                self.live.tape.speak(head, body);
+            }
+        }
+    }
+
+    /// Nothing was spent: nobody took the ticket.
+    pub(super) async fn give_back(self) {
+        self.keyed.forget(&self.row).await;
+    }
+
+    async fn keep<B>(self, head: Head, body: B)
+    where
+        B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
+    {
+        let (named, frames) = match self.keyed.shelf.create() {
+            Ok((file, frames, key)) => (Some(Named { file, key, head: head.clone() }), Ok(frames)),
+            Err(error) => (None, Err(error)),
+        };
+        let room = Arc::clone(&self.keyed.shelf) as Arc<dyn Room>;
+        let mut recorder = Recorder::begin(Arc::clone(&self.live.tape), head, frames, room);
+        if let Err(error) = recorder.pump(body).await {
+            tracing::warn!(%error, "an answer broke off and is not kept");
+            self.keyed.leave(&self.row.scope, &self.live);
+            return;
+        }
+        if let (Some(named), Some(frames)) = (named, recorder.close()) {
+            let settled = timeout(KEEP_PATIENCE, self.settle(named, &frames)).await;
+            if let Err(error) = settled.unwrap_or_else(|_| Err("the disk or the store takes too long".into())) {
+                tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not kept");
+                frames.remove();
+            }
+        }
+        self.keyed.leave(&self.row.scope, &self.live);
+        recorder.end();
+    }
+
+    /// Makes the answer durable: first its bytes, then its row.
+    async fn settle(&self, named: Named, frames: &Arc<Frames>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (keyed, row, size) = (&self.keyed, &self.row, self.live.tape.length());
+        let synced = Arc::clone(frames);
+        tokio::task::spawn_blocking(move || synced.sync()).await??;
+        let done = ReplayDone {
+            status: named.head.status,
+            headers: serde_json::to_string(&named.head.headers)?,
+            content_type: named.head.content_type,
+            file: named.file,
+            size,
+            key: keyed.vault.seal(&context(&row.scope, size), named.key.expose())?,
+        };
+        if !keyed.store.finish_replay(&row.scope, &row.request_id, &done).await? {
+            return Err("its claim was over before it".into());
+        }
+        keyed.shelf.put(done.file, row.expires_at, self.live.tape.take_reserved());
+        Ok(())
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // After a good end neither says anything new.
+        self.keyed.leave(&self.row.scope, &self.live);
+        self.live.tape.end(End::Broken);
+    }
+}

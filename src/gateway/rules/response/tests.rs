@@ -1,0 +1,202 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::image::Format;
+
+fn with(patch: &Value) -> Value {
+    let mut base = json!({"model": "gpt-5.5", "input": "Draw a red square."});
+    for (key, value) in patch.as_object().expect("an object") {
+        base[key] = value.clone();
+    }
+    base
+}
+
+fn judge(body: impl Into<Bytes>) -> Result<ResponseJob, Rejection> {
+    response(body.into(), &HeaderMap::new(), Utc::now())
+}
+
+#[track_caller]
+fn refused(patch: &Value, param: &str, reason: Reason) {
+    let body = with(patch).to_string();
+    let rejection = judge(body.clone()).expect_err(&body);
+    let found = (rejection.param.as_deref(), rejection.reason);
+    assert_eq!(found, (Some(param), Some(reason)), "{body}: {}", rejection.message);
+}
+
+#[track_caller]
+fn accepted(patch: &Value) -> ResponseJob {
+    let body = with(patch).to_string();
+    judge(body.clone()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
+}
+
+/// One tool, second in its list.
+#[track_caller]
+fn tool_refused(fields: &Value, field: &str, reason: Reason) {
+    let mut tool = json!({"type": "image_generation"});
+    tool.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("an object"));
+    refused(&json!({"tools": [{"type": "function", "name": "f"}, tool]}), &format!("tools[1].{field}"), reason);
+}
+
+#[test]
+fn the_body_that_goes_upstream_is_the_body_that_came_to_the_byte() {
+    let body = "\r\n{ \"model\" :\"gpt-5.5\",\"x\":1e2 , \"input\":[ ],\"input\":\"\\u0061\\/\",\"z\":{\"b\":1,\"a\":2.50} }\n";
+    assert_eq!(judge(body).expect("a job").body(), body.as_bytes());
+}
+
+#[test]
+fn what_the_document_does_not_list_passes_unjudged() {
+    let job = accepted(&json!({
+        "stream": true, "store": false, "reasoning": {"effort": "high"}, "metadata": {"n": 11}, "n": 99, "size": "1x1",
+        "include": ["reasoning.encrypted_content"], "tool_choice": {"type": "image_generation"}, "background": true,
+        "instructions": null, "previous_response_id": null, "tools": [
+            {"type": "function", "name": "size", "parameters": {"size": "1x1"}}, {"type": "namespace", "n": 2},
+            {"type": "image_generation_2", "size": "1x1"}],
+    }));
+    assert!(job.stream() && job.tool().is_none());
+    let replayed = json!({"input": [
+        {"type": "image_generation_call", "id": "ig_1", "result": "AAAA"}, {"type": "image_generation_call", "id": "ig_1"},
+        {"type": "item_reference", "id": "ig_1"}, {"type": "function_call_output", "output": [{"type": "input_image"}]},
+        {"role": "user", "content": "go on", "internal_chat_message_metadata_passthrough": {"a": [1]}}, {},
+    ]});
+    assert_eq!(accepted(&replayed).prompt(), "go on");
+}
+
+#[test]
+fn an_image_model_is_no_main_model() {
+    for model in ["gpt-image-2", "gpt-image-2-2026-04-21", "gpt-image-"] {
+        refused(&json!({"model": model}), "model", Reason::InvalidValue);
+    }
+    refused(&json!({"model": ""}), "model", Reason::StringBelowMin);
+    refused(&json!({"model": null}), "model", Reason::InvalidType);
+    refused(&json!({"model": 5}), "model", Reason::InvalidType);
+    assert_eq!(accepted(&json!({"model": "GPT-image-2"})).model(), "GPT-image-2");
+}
+
+#[test]
+fn what_is_listed_must_be_what_the_document_says() {
+    refused(&json!({"input": null}), "input", Reason::InvalidType);
+    refused(&json!({"input": {}}), "input", Reason::InvalidType);
+    refused(&json!({"input": [{}, "x"]}), "input[1]", Reason::InvalidType);
+    refused(&json!({"tools": {}}), "tools", Reason::InvalidType);
+    refused(&json!({"tools": [1]}), "tools[0]", Reason::InvalidType);
+    refused(&json!({"tools": [{}]}), "tools[0].type", Reason::MissingParameter);
+    refused(&json!({"tools": [{"type": null}]}), "tools[0].type", Reason::InvalidType);
+    for field in ["stream", "store", "parallel_tool_calls"] {
+        refused(&json!({field: "true"}), field, Reason::InvalidType);
+    }
+    for field in ["instructions", "previous_response_id", "user", "safety_identifier"] {
+        refused(&json!({field: 1}), field, Reason::InvalidType);
+    }
+    for (body, param) in [(json!({"input": "x"}), "model"), (json!({"model": "m"}), "input")] {
+        let rejection = judge(body.to_string()).expect_err("a field is missing");
+        assert_eq!((rejection.param.as_deref(), rejection.reason), (Some(param), Some(Reason::MissingParameter)));
+    }
+}
+
+#[test]
+fn every_field_of_an_image_tool_has_the_rules_of_the_image_endpoints() {
+    tool_refused(&json!({"size": "1000x1000"}), "size", Reason::InvalidValue);
+    tool_refused(&json!({"size": 5}), "size", Reason::InvalidType);
+    tool_refused(&json!({"quality": "hd"}), "quality", Reason::InvalidValue);
+    tool_refused(&json!({"output_format": "gif"}), "output_format", Reason::InvalidValue);
+    tool_refused(&json!({"output_compression": 101}), "output_compression", Reason::IntegerAboveMax);
+    tool_refused(&json!({"output_compression": 99}), "output_compression", Reason::InvalidValue);
+    tool_refused(&json!({"output_compression": [1]}), "output_compression", Reason::InvalidType);
+    tool_refused(&json!({"background": "transparent"}), "background", Reason::InvalidValue);
+    tool_refused(&json!({"moderation": "off"}), "moderation", Reason::InvalidValue);
+    tool_refused(&json!({"partial_images": 4}), "partial_images", Reason::IntegerAboveMax);
+    tool_refused(&json!({"input_fidelity": "high"}), "input_fidelity", Reason::InvalidValue);
+    tool_refused(&json!({"model": "gpt-image-1"}), "model", Reason::InvalidValue);
+    tool_refused(&json!({"action": "draw"}), "action", Reason::InvalidValue);
+    tool_refused(&json!({"n": 1}), "n", Reason::UnknownParameter);
+    tool_refused(&json!({"style": null}), "style", Reason::UnknownParameter);
+}
+
+#[test]
+fn what_clients_set_without_thinking_passes() {
+    let job = accepted(&json!({"user": null, "safety_identifier": "s", "tools": [
+        {"type": "web_search"},
+        {"type": "image_generation", "action": "auto", "background": "auto", "moderation": "auto", "output_compression": 100,
+         "output_format": "png", "partial_images": 3, "quality": "low", "size": "3840x2160", "input_fidelity": null,
+         "model": "gpt-image-2", "input_image_mask": null},
+        {"type": "image_generation", "output_format": "webp", "output_compression": 5.0},
+    ]}));
+    let tool = job.tool().expect("an image tool");
+    assert_eq!((tool.size.to_string().as_str(), tool.format), ("3840x2160", Format::Png));
+    assert_eq!((tool.quality.as_deref(), tool.partials, tool.compression), (Some("low"), 3, 100));
+    assert!(job.is_large() && !job.stream());
+    assert_eq!(job.end_user(), Some("s"));
+}
+
+#[test]
+fn a_mask_is_an_image_with_an_alpha_channel_in_the_request_itself() {
+    let url = |file: &[u8]| {
+        use base64::Engine as _;
+        format!("data:image/png;base64,{}", base64::engine::general_purpose::STANDARD.encode(file))
+    };
+    let mask = |mask: Value| json!({ "input_image_mask": mask });
+    let (alpha, opaque) = (png(true), png(false));
+    accepted(&json!({"tools": [{"type": "image_generation", "input_image_mask": {"image_url": url(&alpha)}}]}));
+    let name = "input_image_mask.image_url";
+    for bad in [&url(&opaque), &url(&alpha)[..60], "https://example.com/mask.png", "data:image/png,abc", "mask.png"] {
+        tool_refused(&mask(json!({ "image_url": bad })), name, Reason::InvalidValue);
+    }
+    tool_refused(&mask(json!({})), name, Reason::MissingParameter);
+    tool_refused(&mask(json!({"image_url": 1})), name, Reason::InvalidType);
+    tool_refused(&mask(json!({"file_id": "file-1"})), "input_image_mask.file_id", Reason::InvalidValue);
+    tool_refused(&mask(json!({"image_url": url(&alpha), "x": 1})), "input_image_mask.x", Reason::UnknownParameter);
+    tool_refused(&mask(json!("data:")), "input_image_mask", Reason::InvalidType);
+}
+
+fn png(alpha: bool) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, 16, 16);
+    encoder.set_color(if alpha { png::ColorType::Rgba } else { png::ColorType::Rgb });
+    let pixels = vec![0; 16 * 16 * if alpha { 4 } else { 3 }];
+    encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).expect("a file");
+    file
+}
+
+#[test]
+fn what_is_no_json_object_is_refused_as_a_whole() {
+    let (open, close) = ("[".repeat(200), "]".repeat(200));
+    let deep = [
+        format!(r#"{{"model":"m","input":"x","y":{open}{close}}}"#),
+        format!(r#"{{"model":"m","input":"x","tools":[{{"type":"f","y":{open}{close}}}]}}"#),
+        format!(r#"{{"model":"m","input":[{{"y":{open}{close}}}]}}"#),
+        "[".repeat(5_000_000),
+    ];
+    let bad =
+        ["", "null", "[]", "1", "{", r#"{"model":"m","input":"x"} x"#, r#"{"model":"m","input":"x","y":"\ud800"}"#];
+    for body in deep.iter().map(String::as_str).chain(bad) {
+        let rejection = judge(body.to_owned()).expect_err("no request");
+        assert_eq!((rejection.param, rejection.reason), (None, Some(Reason::InvalidJson)), "{:.80}", rejection.message);
+    }
+    assert!(judge(&b"{\"model\":\"m\",\"input\":\"x\",\"y\":\"\xff\"}"[..]).is_err());
+}
+
+#[test]
+fn the_last_words_of_the_user_are_found_in_every_form() {
+    let said = |input: Value| accepted(&json!({ "input": input })).prompt();
+    assert_eq!(said(json!("a cat")), "a cat");
+    let parts = json!([{"type": "input_text", "text": "a dog"}, {"type": "input_image"}, {"type": "input_text", "text": "red"}]);
+    assert_eq!(said(json!([{"role": "user", "content": parts}, {"role": "assistant", "content": "no"}])), "a dog\nred");
+    let turns = json!([{"role": "developer", "content": "d"}, {"role": "user", "content": "1"}, {"role": "user", "content": "2"}]);
+    assert_eq!(said(turns), "2");
+    assert_eq!(said(json!([])), "");
+}
+
+#[test]
+fn nothing_that_is_said_is_hidden_from_the_filter() {
+    let job = accepted(&json!({"instructions": "one", "input": [
+        {"role": "developer", "content": "two"}, {"role": "user", "content": [{"type": "input_text", "text": "three"}]},
+        {"type": "function_call_output", "output": [{"type": "input_text", "text": "four"}]},
+        {"type": "function_call_output", "output": "five"}, {"type": "image_generation_call", "result": "AAAA", "revised_prompt": "six"},
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,BBBB"}]},
+    ]}));
+    let texts = job.texts();
+    let mut lines: Vec<&str> = texts.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["five", "four", "one", "six", "three", "two"]);
+    assert_eq!(accepted(&json!({"input": "plain"})).texts(), "plain\n");
+}

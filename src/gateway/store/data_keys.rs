@@ -1,0 +1,95 @@
+//! The keys that really seal and hash. They are random, live in the database wrapped by the master key, and never
+//! change: another master key only wraps them anew.
+
+use super::secret_bytes::{LENGTH, SecretBytes};
+use super::{MasterKey, StoreError, Vault};
+
+/// What the pepper was before there were data keys. Changing it would end every key of an older installation.
+const FIRST_PEPPER: &[u8] = b"imagate key hash v1";
+
+/// The purposes of the keys, as their rows name them.
+pub(super) const VAULT: &str = "vault";
+pub(super) const PEPPER: &str = "pepper";
+
+/// The key under which API keys are hashed.
+#[derive(Debug)]
+pub(crate) struct PepperKey(SecretBytes);
+
+impl PepperKey {
+    /// The bytes, for the hash. They belong in no log and no row.
+    pub(crate) fn expose(&self) -> &[u8] {
+        self.0.expose()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(byte: u8) -> Self {
+        Self(SecretBytes::new([byte; LENGTH]))
+    }
+
+    /// What an installation from before there were data keys begins with.
+    #[cfg(test)]
+    pub(crate) fn of_older(master: &MasterKey) -> Self {
+        Self(first_pepper(master))
+    }
+}
+
+/// Every data key of an installation.
+#[derive(Debug)]
+pub(super) struct DataKeys {
+    vault: SecretBytes,
+    pepper: SecretBytes,
+}
+
+impl DataKeys {
+    /// The keys of a new installation.
+    pub(super) fn random() -> Result<Self, StoreError> {
+        Ok(Self { vault: SecretBytes::random()?, pepper: SecretBytes::random()? })
+    }
+
+    /// The keys of an installation from before there were any: its API keys must stay good.
+    pub(super) fn succeeding(master: &MasterKey) -> Result<Self, StoreError> {
+        Ok(Self { vault: SecretBytes::random()?, pepper: first_pepper(master) })
+    }
+
+    /// Each purpose with its key, wrapped.
+    pub(super) fn wrap(&self, master: &MasterKey) -> Result<[(&'static str, Vec<u8>); 2], StoreError> {
+        let wrapping = master.wrapping()?;
+        Ok([
+            (VAULT, wrapping.seal(&context(VAULT), self.vault.expose())?),
+            (PEPPER, wrapping.seal(&context(PEPPER), self.pepper.expose())?),
+        ])
+    }
+
+    /// `None` where this is not the master key that has wrapped them.
+    pub(super) fn unwrap(master: &MasterKey, wrapped: &Wrapped) -> Result<Option<Self>, StoreError> {
+        let wrapping = master.wrapping()?;
+        let open = |purpose, sealed: &[u8]| {
+            let mut plain = wrapping.try_open(&context(purpose), sealed)?;
+            let key = <[u8; LENGTH]>::try_from(plain.as_slice()).ok().map(SecretBytes::new);
+            plain.fill(0);
+            key
+        };
+        let keys = open(VAULT, &wrapped.vault).zip(open(PEPPER, &wrapped.pepper));
+        Ok(keys.map(|(vault, pepper)| Self { vault, pepper }))
+    }
+
+    /// The keys as what they are for.
+    pub(super) fn into_parts(self) -> Result<(Vault, PepperKey), StoreError> {
+        Ok((Vault::new(&self.vault)?, PepperKey(self.pepper)))
+    }
+}
+
+/// The data keys as the database has them.
+#[derive(Debug)]
+pub(super) struct Wrapped {
+    pub(super) vault: Vec<u8>,
+    pub(super) pepper: Vec<u8>,
+}
+
+fn context(purpose: &str) -> String {
+    format!("data key {purpose}")
+}
+
+fn first_pepper(master: &MasterKey) -> SecretBytes {
+    master.derive(FIRST_PEPPER)
+}

@@ -1,0 +1,110 @@
+//! The file that holds the master key where the configuration does not.
+//!
+//! Another key first lies beside it as `master.key.new` and takes its name only when the database is wrapped by it.
+//! So whenever a process dies, one of the two opens the database.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::data_dir::{DataDir, open_private};
+use super::data_keys::{DataKeys, Wrapped};
+use super::secret_bytes::LENGTH;
+use super::{MasterKey, StoreError};
+
+/// The key of a data directory that must be locked for opening as long as this lives.
+pub(super) struct KeyFile<'a>(pub(super) &'a DataDir);
+
+impl KeyFile<'_> {
+    /// The key; `None` where there is none.
+    pub(super) fn read(&self) -> Result<Option<MasterKey>, StoreError> {
+        let Some(bytes) = read(&self.0.master_key())? else { return Ok(None) };
+        bytes.map(|bytes| Some(MasterKey::from_bytes(bytes))).ok_or_else(|| {
+            StoreError::damaged("master.key does not hold exactly 32 bytes: restore it from the backup of the database")
+        })
+    }
+
+    /// Makes the key of a new data directory: it appears under its name whole and durable, or not at all.
+    pub(super) fn make(&self) -> Result<MasterKey, StoreError> {
+        let key = MasterKey::random()?;
+        self.lay_beside(&key)?;
+        self.adopt()?;
+        Ok(key)
+    }
+
+    /// The data keys, by whichever file opens them. Ends what a process that died has left half done.
+    pub(super) fn unlock(&self, wrapped: &Wrapped) -> Result<DataKeys, StoreError> {
+        let current = self.read()?;
+        if let Some(key) = &current
+            && let Some(keys) = DataKeys::unwrap(key, wrapped)?
+        {
+            // The database never came to be wrapped by the other one.
+            self.remove_beside()?;
+            return Ok(keys);
+        }
+        let next = read(&self.beside())?.flatten().map(MasterKey::from_bytes);
+        if let Some(key) = next
+            && let Some(keys) = DataKeys::unwrap(&key, wrapped)?
+        {
+            self.adopt()?;
+            return Ok(keys);
+        }
+        Err(StoreError::damaged(match current {
+            None => {
+                "master.key is missing, and nothing in imagate.db can be opened or checked without it: restore it from \
+                 a backup"
+            }
+            Some(_) => {
+                "master.key is not the key that imagate.db was sealed with: restore the master.key that belongs to \
+                 this database, or both from one backup"
+            }
+        }))
+    }
+
+    /// Lays the next key beside the present one, whole and durable.
+    pub(super) fn lay_beside(&self, key: &MasterKey) -> Result<(), StoreError> {
+        let write = || {
+            let mut file = open_private(&self.beside())?;
+            file.set_len(0)?;
+            file.write_all(key.expose())?;
+            file.sync_all()?;
+            self.0.sync()
+        };
+        write().map_err(StoreError::io("writing master.key.new"))
+    }
+
+    /// Gives the next key the name of the present one.
+    pub(super) fn adopt(&self) -> Result<(), StoreError> {
+        let rename = || {
+            fs::rename(self.beside(), self.0.master_key())?;
+            self.0.sync()
+        };
+        rename().map_err(StoreError::io("writing master.key"))
+    }
+
+    fn remove_beside(&self) -> Result<(), StoreError> {
+        match fs::remove_file(self.beside()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::io("removing master.key.new")(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn beside(&self) -> PathBuf {
+        self.0.master_key().with_extension("key.new")
+    }
+}
+
+/// `None` where there is no such file, `Some(None)` where it does not hold a key.
+#[expect(clippy::option_option, reason = "no file and no key are two findings")]
+fn read(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreError> {
+    let mut bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io("reading the master key")(error)),
+    };
+    // Closes the file to others if it stood open.
+    open_private(path).map_err(StoreError::io("opening the master key"))?;
+    let key = <[u8; LENGTH]>::try_from(bytes.as_slice()).ok();
+    bytes.fill(0);
+    Ok(Some(key))
+}

@@ -1,0 +1,56 @@
+//! The rows of wrapped keys.
+
+use sqlx::{Row, SqlitePool};
+
+use super::together::{self, Statement};
+use super::trouble::during;
+use crate::gateway::store::data_keys::{DataKeys, PEPPER, VAULT, Wrapped};
+use crate::gateway::store::{MasterKey, StoreError, Timestamp};
+
+/// `None` where no key was ever made.
+pub(super) async fn load(pool: &SqlitePool) -> Result<Option<Wrapped>, StoreError> {
+    let rows = sqlx::query("SELECT purpose, wrapped FROM data_keys").fetch_all(pool).await;
+    let (mut vault, mut pepper) = (None, None);
+    for row in rows.map_err(during("reading the data keys"))? {
+        let wrapped: Vec<u8> = row.try_get("wrapped").map_err(during("reading the data keys"))?;
+        match row.try_get("purpose").map_err(during("reading the data keys"))? {
+            VAULT => vault = Some(wrapped),
+            PEPPER => pepper = Some(wrapped),
+            // The schema version tells a newer program's database; this one is nobody's.
+            other => {
+                return Err(StoreError::damaged(format!(
+                    "imagate.db has a data key for `{other}`, which nobody makes"
+                )));
+            }
+        }
+    }
+    match (vault, pepper) {
+        (None, None) => Ok(None),
+        (Some(vault), Some(pepper)) => Ok(Some(Wrapped { vault, pepper })),
+        _ => Err(StoreError::damaged("imagate.db has lost one of its data keys: restore it from a backup")),
+    }
+}
+
+/// Stores the keys of an installation that has none.
+pub(super) async fn insert(pool: &SqlitePool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
+    let now = Timestamp::now().to_string();
+    let insert = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement<'_> {
+        sqlx::query("INSERT INTO data_keys (purpose, wrapped, created_at) VALUES ($1, $2, $3)")
+            .bind(purpose)
+            .bind(wrapped)
+            .bind(now.clone())
+    };
+    let statements = keys.wrap(master)?.map(insert).into();
+    together::run(pool, statements).await.map_err(during("storing the data keys"))?;
+    Ok(())
+}
+
+/// Wraps every key anew, all or none.
+pub(super) async fn rewrap(pool: &SqlitePool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
+    let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement<'_> {
+        sqlx::query("UPDATE data_keys SET wrapped = $2 WHERE purpose = $1").bind(purpose).bind(wrapped)
+    };
+    let statements = keys.wrap(master)?.map(update).into();
+    together::run(pool, statements).await.map_err(during("wrapping the data keys"))?;
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Answers that may be repeated. Each change is one statement, so that two processes cannot come between.
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqlitePool};
+
+use super::decode::{count, parsed, text};
+use crate::gateway::store::{Claimed, ReplayDone, ReplayRow, ReplayState, RequestId, StoredReplay, Timestamp};
+
+/// The claim that is there gives way only where it is over; whatever it had is gone with it.
+const CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
+    VALUES ($1, $2, $3, $4, $5, $6) \
+    ON CONFLICT (scope) DO UPDATE SET digest = excluded.digest, request_id = excluded.request_id, \
+    node = excluded.node, created_at = excluded.created_at, expires_at = excluded.expires_at, \
+    status = NULL, content_type = NULL, headers = NULL, file = NULL, size = NULL, sealed_key = NULL \
+    WHERE replays.expires_at <= excluded.created_at";
+
+pub(super) async fn claim(pool: &SqlitePool, claim: &ReplayRow) -> sqlx::Result<Claimed> {
+    loop {
+        let query = sqlx::query(CLAIM)
+            .bind(claim.scope.as_slice())
+            .bind(claim.digest.as_slice())
+            .bind(claim.request_id.as_str())
+            .bind(claim.node.as_str())
+            .bind(claim.created_at.to_string())
+            .bind(claim.expires_at.to_string());
+        if query.execute(pool).await?.rows_affected() == 1 {
+            return Ok(Claimed::New);
+        }
+        if let Some(taken) = find(pool, &claim.scope).await? {
+            return Ok(Claimed::Taken(taken));
+        }
+        // It was forgotten in between: then it is free, and there is another turn.
+    }
+}
+
+pub(super) async fn find(pool: &SqlitePool, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
+    let query = sqlx::query("SELECT * FROM replays WHERE scope = $1").bind(scope.as_slice());
+    query.fetch_optional(pool).await?.map(|row| replay(&row)).transpose()
+}
+
+pub(super) async fn finish(
+    pool: &SqlitePool,
+    scope: &[u8; 32],
+    request_id: &RequestId,
+    done: &ReplayDone,
+) -> sqlx::Result<bool> {
+    let query = sqlx::query(
+        "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, sealed_key = $8 \
+         WHERE scope = $1 AND request_id = $2 AND status IS NULL",
+    )
+    .bind(scope.as_slice())
+    .bind(request_id.as_str())
+    .bind(done.status)
+    .bind(&done.content_type)
+    .bind(&done.headers)
+    .bind(&done.file)
+    .bind(i64::try_from(done.size).map_err(|error| sqlx::Error::Encode(error.into()))?)
+    .bind(&done.key);
+    Ok(query.execute(pool).await?.rows_affected() == 1)
+}
+
+pub(super) async fn forget(pool: &SqlitePool, scope: &[u8; 32], request_id: &RequestId) -> sqlx::Result<bool> {
+    let query = sqlx::query("DELETE FROM replays WHERE scope = $1 AND request_id = $2");
+    Ok(query.bind(scope.as_slice()).bind(request_id.as_str()).execute(pool).await?.rows_affected() == 1)
+}
+
+pub(super) async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<StoredReplay>> {
+    let rows = sqlx::query("SELECT * FROM replays ORDER BY created_at, request_id").fetch_all(pool).await?;
+    rows.iter().map(replay).collect()
+}
+
+pub(super) async fn expired(pool: &SqlitePool, now: Timestamp, limit: u32) -> sqlx::Result<Vec<StoredReplay>> {
+    let query = sqlx::query("SELECT * FROM replays WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2");
+    query.bind(now.to_string()).bind(limit).fetch_all(pool).await?.iter().map(replay).collect()
+}
+
+fn replay(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
+    let state = match count::<u16>(row, "status")? {
+        None => ReplayState::Running,
+        Some(status) => ReplayState::Done(ReplayDone {
+            status,
+            content_type: text(row, "content_type")?,
+            headers: text(row, "headers")?,
+            file: text(row, "file")?,
+            size: count(row, "size")?.ok_or_else(|| sqlx::Error::Decode("a size is missing".into()))?,
+            key: row.try_get("sealed_key")?,
+        }),
+    };
+    let row = ReplayRow {
+        scope: hash(row, "scope")?,
+        digest: hash(row, "digest")?,
+        request_id: text(row, "request_id")?,
+        node: text(row, "node")?,
+        created_at: parsed(row, "created_at")?,
+        expires_at: parsed(row, "expires_at")?,
+    };
+    Ok(StoredReplay { row, state })
+}
+
+fn hash(row: &SqliteRow, column: &str) -> sqlx::Result<[u8; 32]> {
+    let bytes: &[u8] = row.try_get(column)?;
+    bytes.try_into().map_err(|error: std::array::TryFromSliceError| sqlx::Error::Decode(error.into()))
+}

@@ -1,0 +1,134 @@
+//! Answers that are made once.
+
+use super::*;
+
+fn moment(second: u8) -> Timestamp {
+    at(&format!("2026-02-01T00:00:{second:02}Z"))
+}
+
+/// A claim that begins then and lasts ten seconds.
+fn row(scope: u8, request_id: &str, second: u8) -> ReplayRow {
+    ReplayRow {
+        scope: [scope; 32],
+        digest: [7; 32],
+        request_id: request_id.into(),
+        node: NodeId::only(),
+        created_at: moment(second),
+        expires_at: moment(second + 10),
+    }
+}
+
+fn done() -> ReplayDone {
+    ReplayDone {
+        status: 200,
+        content_type: "application/json".to_owned(),
+        headers: r#"{"x-request-id":"r1"}"#.to_owned(),
+        file: "r1.answer".to_owned(),
+        size: 5_000_000_000,
+        key: vec![1, 2, 3],
+    }
+}
+
+fn running(row: ReplayRow) -> StoredReplay {
+    StoredReplay { row, state: ReplayState::Running }
+}
+
+fn finished_as(row: ReplayRow, done: ReplayDone) -> StoredReplay {
+    StoredReplay { row, state: ReplayState::Done(done) }
+}
+
+async fn claim(store: Arc<dyn Store>, row: ReplayRow) -> Claimed {
+    store.claim_replay(&row).await.unwrap()
+}
+
+#[tokio::test]
+async fn of_many_who_claim_at_once_one_makes_the_answer() {
+    for Fixture { store, other, .. } in stores().await {
+        let mut tasks = JoinSet::new();
+        for (number, store) in [&store, &other].into_iter().cycle().take(20).enumerate() {
+            tasks.spawn(claim(Arc::clone(store), row(1, &format!("r{number}"), 1)));
+        }
+        let claimed = tasks.join_all().await;
+        assert_eq!(claimed.iter().filter(|claimed| **claimed == Claimed::New).count(), 1);
+        let stored = store.find_replay(&[1; 32]).await.unwrap().unwrap();
+        // Whoever came later was told of the one that is there.
+        assert_eq!(claimed.into_iter().filter(|claimed| *claimed == Claimed::Taken(stored.clone())).count(), 19);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_comes_back_with_every_field() {
+    for Fixture { store, other, .. } in stores().await {
+        assert_eq!(claim(Arc::clone(&store), row(1, "r1", 1)).await, Claimed::New);
+        let taken = claim(Arc::clone(&other), ReplayRow { digest: [8; 32], ..row(1, "r2", 2) }).await;
+        assert_eq!(taken, Claimed::Taken(running(row(1, "r1", 1))));
+        assert!(store.finish_replay(&[1; 32], &"r1".into(), &done()).await.unwrap());
+        let taken = claim(Arc::clone(&other), row(1, "r2", 2)).await;
+        assert_eq!(taken, Claimed::Taken(finished_as(row(1, "r1", 1), done())));
+    }
+}
+
+#[tokio::test]
+async fn what_is_over_may_be_claimed_anew_and_not_a_moment_before() {
+    for Fixture { store, .. } in stores().await {
+        claim(Arc::clone(&store), row(1, "r1", 1)).await;
+        store.finish_replay(&[1; 32], &"r1".into(), &done()).await.unwrap();
+        assert!(matches!(claim(Arc::clone(&store), row(1, "r2", 10)).await, Claimed::Taken(_)));
+        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 11)).await, Claimed::New);
+        assert_eq!(store.list_replays().await.unwrap(), [running(row(1, "r3", 11))]);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_stored_once_and_only_for_its_own_claim() {
+    for Fixture { store, .. } in stores().await {
+        let finish = async |scope, id: &str, status| {
+            let done = ReplayDone { status, ..done() };
+            store.finish_replay(&[scope; 32], &id.into(), &done).await.unwrap()
+        };
+        assert!(!finish(1, "r1", 200).await);
+        claim(Arc::clone(&store), row(1, "r1", 1)).await;
+        claim(Arc::clone(&store), row(1, "r2", 11)).await;
+        // The claim of the first one was over, and its answer comes late.
+        assert!(!finish(1, "r1", 500).await);
+        assert!(!finish(2, "r2", 500).await);
+        assert!(finish(1, "r2", 200).await);
+        assert!(!finish(1, "r2", 500).await);
+        assert_eq!(store.list_replays().await.unwrap(), [finished_as(row(1, "r2", 11), done())]);
+    }
+}
+
+#[tokio::test]
+async fn forgetting_touches_no_other_claim() {
+    for Fixture { store, .. } in stores().await {
+        for (scope, id) in [(1, "r1"), (2, "r2")] {
+            claim(Arc::clone(&store), row(scope, id, 1)).await;
+        }
+        let forget = async |scope, id: &str| store.forget_replay(&[scope; 32], &id.into()).await.unwrap();
+        assert!(!forget(1, "r2").await);
+        assert!(forget(1, "r1").await);
+        assert!(!forget(1, "r1").await);
+        assert_eq!(store.find_replay(&[1; 32]).await.unwrap(), None);
+        assert_eq!(store.list_replays().await.unwrap(), [running(row(2, "r2", 1))]);
+        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 2)).await, Claimed::New);
+    }
+}
+
+#[tokio::test]
+async fn what_is_over_is_found_oldest_first_for_cleaning_up() {
+    for Fixture { store, .. } in stores().await {
+        for (scope, second) in [(1, 3), (2, 1), (3, 2), (4, 20)] {
+            claim(Arc::clone(&store), row(scope, &format!("r{scope}"), second)).await;
+        }
+        let expired = async |second, limit| {
+            let replays = store.expired_replays(moment(second), limit).await.unwrap();
+            replays.iter().map(|replay| replay.row.request_id.to_string()).collect::<String>()
+        };
+        assert_eq!(expired(10, 9).await, "");
+        assert_eq!(expired(12, 9).await, "r2r3");
+        assert_eq!(expired(29, 2).await, "r2r3");
+        assert_eq!(expired(29, 9).await, "r2r3r1");
+        let all = store.list_replays().await.unwrap();
+        assert_eq!(all.iter().map(|replay| replay.row.scope[0]).collect::<Vec<_>>(), [2, 3, 1, 4]);
+    }
+}

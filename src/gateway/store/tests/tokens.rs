@@ -1,0 +1,134 @@
+//! Tokens: one fetches, all read.
+
+use super::*;
+
+fn moment(second: u8) -> Timestamp {
+    at(&format!("2026-02-01T00:00:{second:02}Z"))
+}
+
+async fn claim(store: Arc<dyn Store>, holder: String) -> bool {
+    store.claim_refresh("mine", &holder, moment(0), moment(30)).await.unwrap()
+}
+
+async fn loaded(store: &dyn Store) -> Option<Vec<u8>> {
+    store.load_token("mine").await.unwrap().map(|token| token.sealed)
+}
+
+#[tokio::test]
+async fn of_many_who_claim_at_once_one_gets_it() {
+    for Fixture { store, other, .. } in stores().await {
+        let mut tasks = JoinSet::new();
+        for (number, store) in [&store, &other].into_iter().cycle().take(20).enumerate() {
+            tasks.spawn(claim(Arc::clone(store), format!("holder {number}")));
+        }
+        let won = tasks.join_all().await.into_iter().filter(|won| *won).count();
+        assert_eq!(won, 1);
+        assert_eq!(loaded(&*store).await, None);
+    }
+}
+
+#[tokio::test]
+async fn what_is_stored_is_read_by_everybody_and_lets_the_claim_go() {
+    for Fixture { store, other, .. } in stores().await {
+        assert!(claim(Arc::clone(&store), "a".to_owned()).await);
+        assert!(store.store_token("mine", "a", b"first").await.unwrap());
+        assert_eq!(loaded(&*other).await.as_deref(), Some(b"first".as_slice()));
+        assert!(claim(Arc::clone(&other), "b".to_owned()).await);
+        // While the next one is fetched the present one is there.
+        assert_eq!(loaded(&*store).await.as_deref(), Some(b"first".as_slice()));
+        assert!(other.store_token("mine", "b", b"second").await.unwrap());
+        assert_eq!(loaded(&*store).await.as_deref(), Some(b"second".as_slice()));
+    }
+}
+
+#[tokio::test]
+async fn a_claim_of_a_holder_that_died_is_over_in_time() {
+    for Fixture { store, .. } in stores().await {
+        let claim =
+            async |holder, now, until| store.claim_refresh("mine", holder, moment(now), moment(until)).await.unwrap();
+        assert!(claim("a", 0, 30).await);
+        assert!(!claim("b", 29, 59).await);
+        assert!(claim("b", 30, 40).await);
+        // It is the other one's now.
+        assert!(!claim("a", 31, 59).await);
+        assert!(!store.store_token("mine", "a", b"late").await.unwrap());
+        store.release_refresh("mine", "a").await.unwrap();
+        assert!(!claim("c", 39, 59).await);
+        assert!(store.store_token("mine", "b", b"good").await.unwrap());
+        assert_eq!(loaded(&*store).await.as_deref(), Some(b"good".as_slice()));
+    }
+}
+
+#[tokio::test]
+async fn a_holder_that_comes_late_but_first_still_stores() {
+    for Fixture { store, .. } in stores().await {
+        let past = at("2020-01-01T00:00:00Z");
+        assert!(store.claim_refresh("mine", "a", past, past).await.unwrap());
+        assert!(store.store_token("mine", "a", b"late").await.unwrap());
+        assert_eq!(loaded(&*store).await.as_deref(), Some(b"late".as_slice()));
+        // The claim went with it, so there is nothing to store a second time.
+        assert!(!store.store_token("mine", "a", b"twice").await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_holder_that_restarts_need_not_wait_for_itself() {
+    for Fixture { store, other, .. } in stores().await {
+        assert!(claim(store, "a".to_owned()).await);
+        assert!(claim(Arc::clone(&other), "a".to_owned()).await);
+        assert!(!claim(other, "b".to_owned()).await);
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_released_is_free_and_keeps_the_token() {
+    for Fixture { store, .. } in stores().await {
+        assert!(claim(Arc::clone(&store), "a".to_owned()).await);
+        assert!(store.store_token("mine", "a", b"first").await.unwrap());
+        assert!(claim(Arc::clone(&store), "a".to_owned()).await);
+        store.release_refresh("mine", "a").await.unwrap();
+        assert!(claim(Arc::clone(&store), "b".to_owned()).await);
+        assert_eq!(loaded(&*store).await.as_deref(), Some(b"first".as_slice()));
+    }
+}
+
+#[tokio::test]
+async fn claims_of_different_accounts_do_not_meet() {
+    for Fixture { store, .. } in stores().await {
+        for account in ["one", "two"] {
+            assert!(store.claim_refresh(account, account, moment(0), moment(30)).await.unwrap());
+        }
+        assert!(!store.store_token("one", "two", b"token").await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn nobody_stores_a_token_for_credentials_that_are_gone() {
+    for Fixture { store, .. } in stores().await {
+        let account = NewAccount {
+            name: "mine".to_owned(),
+            kind: "oauth".to_owned(),
+            protocol: "images".to_owned(),
+            tier: "paid".to_owned(),
+            settings: "{}".to_owned(),
+            sealed: Some(vec![1]),
+        };
+        store.insert_account(&account).await.unwrap();
+        assert!(claim(Arc::clone(&store), "a".to_owned()).await);
+        store.change_account("mine", AccountChange::Reseal(vec![2]), moment(1)).await.unwrap();
+        assert!(!store.store_token("mine", "a", b"of the old").await.unwrap());
+
+        assert!(claim(Arc::clone(&store), "a".to_owned()).await);
+        assert!(store.delete_account("mine").await.unwrap());
+        assert!(!store.store_token("mine", "a", b"of the deleted").await.unwrap());
+
+        assert!(claim(Arc::clone(&store), "a".to_owned()).await);
+        store.insert_account(&account).await.unwrap();
+        assert!(!store.store_token("mine", "a", b"of the last one of this name").await.unwrap());
+
+        assert!(claim(Arc::clone(&store), "a".to_owned()).await);
+        store.delete_token("mine").await.unwrap();
+        assert!(!store.store_token("mine", "a", b"forgotten").await.unwrap());
+        assert_eq!(loaded(&*store).await, None);
+    }
+}

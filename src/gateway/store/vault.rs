@@ -1,0 +1,146 @@
+//! Seals what must not lie in the database or beside it as it is: upstream credentials, tokens, keys of files.
+//!
+//! AES-256-GCM under a data key that only [`super::MasterKey`] unwraps. Each sealed value names its context, so that a
+//! value moved to another row or column does not open there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::error::Unspecified;
+
+use super::StoreError;
+use super::secret_bytes::SecretBytes;
+
+/// The first byte of what is sealed. Another layout or algorithm gets another number.
+const VERSION: u8 = 1;
+
+/// Seals and opens. Clones share one key.
+#[derive(Clone)]
+pub(crate) struct Vault(Arc<LessSafeKey>);
+
+impl Vault {
+    pub(super) fn new(key: &SecretBytes) -> Result<Self, StoreError> {
+        let key = UnboundKey::new(&AES_256_GCM, key.expose()).map_err(refused)?;
+        Ok(Self(Arc::new(LessSafeKey::new(key))))
+    }
+
+    /// Seals a value for one place. Random nonces are safe for some 2^32 values under one key, far more than there
+    /// will be.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] where the system has no random bytes.
+    pub(crate) fn seal(&self, context: &str, plain: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let nonce: [u8; NONCE_LEN] = super::random_bytes()?;
+        let mut sealed = Vec::with_capacity(1 + NONCE_LEN + plain.len() + AES_256_GCM.tag_len());
+        sealed.push(VERSION);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(plain);
+        let (head, body) = sealed.split_at_mut(1 + NONCE_LEN);
+        debug_assert_eq!(head[0], VERSION);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = self.0.seal_in_place_separate_tag(nonce, bound(context), body).map_err(refused)?;
+        sealed.extend_from_slice(tag.as_ref());
+        Ok(sealed)
+    }
+
+    /// Opens what was sealed for the same place.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] where it was not sealed here, not for this place, or not by this installation.
+    pub(crate) fn open(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.try_open(context, sealed).ok_or_else(|| {
+            StoreError::damaged("a sealed value does not open: restore imagate.db from a backup, or enter it again")
+        })
+    }
+
+    /// `None` where it does not open.
+    pub(super) fn try_open(&self, context: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (version, rest) = sealed.split_first()?;
+        let (nonce, body) = rest.split_first_chunk::<NONCE_LEN>()?;
+        if *version != VERSION {
+            return None;
+        }
+        let mut body = body.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let length = self.0.open_in_place(nonce, bound(context), &mut body).ok()?.len();
+        body.truncate(length);
+        Some(body)
+    }
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Vault([redacted])")
+    }
+}
+
+/// Fixed text in front: nothing else that may once use the key can mean the same.
+fn bound(context: &str) -> Aad<Vec<u8>> {
+    Aad::from([b"imagate vault v1\0", context.as_bytes()].concat())
+}
+
+fn refused(_: Unspecified) -> StoreError {
+    StoreError::Refused("the cipher refuses its key or the length of a value".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault(byte: u8) -> Vault {
+        Vault::new(&SecretBytes::new([byte; 32])).unwrap()
+    }
+
+    #[test]
+    fn what_is_sealed_opens_in_its_own_place_and_nowhere_else() {
+        let (vault, other) = (vault(1), vault(2));
+        for plain in [b"".as_slice(), b"secret", &[7; 100_000]] {
+            let sealed = vault.seal("token mine", plain).unwrap();
+            assert_eq!(vault.clone().open("token mine", &sealed).unwrap(), plain);
+            assert!(matches!(vault.open("token other", &sealed), Err(StoreError::Damaged { .. })));
+            assert!(vault.open("", &sealed).is_err());
+            assert!(other.open("token mine", &sealed).is_err());
+        }
+    }
+
+    #[test]
+    fn no_changed_or_missing_byte_opens() {
+        let vault = vault(1);
+        let sealed = vault.seal("place", b"secret").unwrap();
+        for place in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[place] ^= 1;
+            assert!(vault.open("place", &changed).is_err(), "{place}");
+            assert!(vault.open("place", &sealed[..place]).is_err(), "cut at {place}");
+        }
+        assert!(vault.open("place", &[sealed.as_slice(), &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn the_same_value_never_looks_the_same_twice() {
+        let vault = vault(1);
+        let sealed = |_| vault.seal("place", b"secret").unwrap();
+        let mut seen: Vec<_> = (0..1000).map(sealed).collect();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 1000);
+        assert!(seen.iter().all(|sealed| sealed.len() == 1 + NONCE_LEN + 6 + 16));
+    }
+
+    /// Computed by another implementation of the same cipher: what lies in databases must stay readable.
+    #[test]
+    fn the_first_layout_stays_readable() {
+        let sealed = SEALED.as_bytes().chunks(2);
+        let sealed: Vec<_> =
+            sealed.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
+        assert_eq!(vault(1).open("place", &sealed).unwrap(), b"secret");
+    }
+
+    const SEALED: &str = "01000102030405060708090a0bc8c3f654458a6d3fcb5f66757a3e034066525c66eb9c";
+
+    #[test]
+    fn debug_shows_nothing() {
+        assert_eq!(format!("{:?}", vault(1)), "Vault([redacted])");
+    }
+}

@@ -1,0 +1,84 @@
+//! One call that makes something, whatever the protocol: what its head means, and what it means that there is none.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_ENCODING;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::classify::{self, IsParameter};
+use super::reply::{Cause, Class, Failure, Reply, ReplyBody};
+use super::transport::{Kind, RequestBody, ResponseBody, SendError, Sent, Transport};
+use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
+
+/// So much of an error's body is read, for so long: an error is acted on even if its body never ends.
+#[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
+const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
+
+/// Makes the call. `is_parameter` knows what callers of this protocol can have got wrong.
+pub(super) async fn call(
+    transport: &Transport,
+    request: Result<Request<RequestBody>, http::Error>,
+    until: Instant,
+    is_parameter: IsParameter,
+) -> Result<Reply, Failure> {
+    let request = request.map_err(|error| {
+        tracing::error!(%error, "an upstream request could not be made");
+        Failure::new(Class::N, Cause::Unreachable)
+    })?;
+    let response = transport.send(request, until).await.map_err(|error| not_sent(&error))?;
+    if response.status() != StatusCode::OK {
+        return Err(refused(response, is_parameter).await);
+    }
+    if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        // An upstream's header can hold anything: only a word that is known goes into the log.
+        let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
+        tracing::warn!(coding, "the upstream compressed an answer although it was asked not to");
+        return Err(Failure { class: Class::X, cause: Cause::Broken, status: Some(200) });
+    }
+    Ok(Reply { body: ReplyBody::Wire(Box::new(response.into_body())), simulated: false })
+}
+
+/// No answer at all.
+fn not_sent(error: &SendError) -> Failure {
+    tracing::warn!(error = error as &dyn std::error::Error, sent = ?error.sent, "an upstream attempt failed");
+    let cause = if error.kind == Kind::Timeout { Cause::Timeout } else { Cause::Broken };
+    match error.sent {
+        Sent::Nothing => Failure::new(Class::N, Cause::Unreachable),
+        Sent::Maybe => Failure::new(Class::X, cause),
+    }
+}
+
+/// An answer that is no success.
+async fn refused(response: Response<ResponseBody>, is_parameter: IsParameter) -> Failure {
+    let (head, body) = response.into_parts();
+    let body = read_error(body).await;
+    let failure = classify::status(head.status, &head.headers, &body, is_parameter);
+    tracing::warn!(
+        status = head.status.as_u16(),
+        class = failure.class.as_str(),
+        "the upstream answered with an error"
+    );
+    failure
+}
+
+/// As much of the body as comes within the limits.
+async fn read_error(mut body: ResponseBody) -> Bytes {
+    let mut read = BytesMut::new();
+    // Running out of time or of body is no failure here: the status alone is enough to act on.
+    let _ = timeout(ERROR_BODY_TIME, async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let Ok(data) = frame.into_data() else { continue };
+            let room = ERROR_BODY_MAX - read.len();
+            read.extend_from_slice(&data[..data.len().min(room)]);
+            if read.len() == ERROR_BODY_MAX {
+                break;
+            }
+        }
+    })
+    .await;
+    read.freeze()
+}

@@ -1,0 +1,138 @@
+//! How long an account is to be left alone, in all the ways upstreams state it.
+//!
+//! Pure: the time is an argument. A date is held against the upstream's own clock where it sends one, so that a clock that
+//! is wrong on either side moves nothing. What is absurd is as good as unsaid: whoever asks then pauses briefly by its own
+//! rule (U16).
+
+use std::time::Duration;
+
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName};
+use serde_json::{Map, Value};
+
+/// No wait is longer than this, whatever an upstream states: a week and a day.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(8 * 24 * 3600);
+/// Beyond this a wait is no statement but nonsense (ours): no upstream has windows of more than a year.
+const ABSURD: f64 = 400.0 * 24.0 * 3600.0;
+/// A number of seconds above this is a moment, and above the next one a moment in milliseconds.
+const MOMENT: f64 = 1e9;
+const MOMENT_MS: f64 = 1e11;
+/// `x-ratelimit-reset-requests`, `-tokens`, `-images`, or none of them behind it.
+const RESET: &str = "x-ratelimit-reset";
+
+/// The wait that an answer states, from the most exact statement to the vaguest. `now` in seconds since 1970.
+pub(super) fn stated(headers: &HeaderMap, body: Option<&Map<String, Value>>, now: f64) -> Option<Duration> {
+    let clock = text(headers, &DATE).and_then(date).unwrap_or(now);
+    let in_body = || body.and_then(|body| member(body, clock));
+    in_body().or_else(|| advised(headers, clock)).or_else(|| limits(headers, clock))
+}
+
+pub(super) fn unix_now() -> f64 {
+    exact(chrono::Utc::now().timestamp())
+}
+
+/// A wait in seconds, if it is one.
+fn sane(seconds: f64) -> Option<Duration> {
+    let whole = Some(seconds.ceil()).filter(|seconds| (1.0..=ABSURD).contains(seconds))?;
+    Duration::try_from_secs_f64(whole.min(WAIT_MAX.as_secs_f64())).ok()
+}
+
+/// `resets_in_seconds` or `resets_at` of the error.
+fn member(body: &Map<String, Value>, clock: f64) -> Option<Duration> {
+    let nested = ["error", "response", "detail"].into_iter().filter_map(|key| body.get(key)?.as_object());
+    let stated = || {
+        let within = number(body.get("resets_in_seconds")).and_then(sane);
+        within.or_else(|| moment(body.get("resets_at")?, clock))
+    };
+    stated().or_else(|| nested.into_iter().find_map(|members| member(members, clock)))
+}
+
+fn number(value: Option<&Value>) -> Option<f64> {
+    let value = value?;
+    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+/// A moment as a number or as text.
+fn moment(value: &Value, clock: f64) -> Option<Duration> {
+    let at = number(Some(value)).map(whole_seconds).or_else(|| date(value.as_str()?))?;
+    sane(at - clock)
+}
+
+fn whole_seconds(at: f64) -> f64 {
+    if at > MOMENT_MS { at / 1000.0 } else { at }
+}
+
+/// `retry-after-ms`, or `Retry-After` in seconds or as a date.
+fn advised(headers: &HeaderMap, clock: f64) -> Option<Duration> {
+    let milliseconds =
+        text(headers, &HeaderName::from_static("retry-after-ms")).and_then(|text| text.parse::<f64>().ok());
+    let seconds = || {
+        let stated = text(headers, &RETRY_AFTER)?;
+        stated.parse::<f64>().ok().or_else(|| date(stated).map(|at| at - clock))
+    };
+    milliseconds.and_then(|milliseconds| sane(milliseconds / 1000.0)).or_else(|| seconds().and_then(sane))
+}
+
+/// `x-ratelimit-reset-*`: the last of those limits of which nothing is left, for all of them must be free; where no limit
+/// says that it is used up, the first.
+fn limits(headers: &HeaderMap, clock: f64) -> Option<Duration> {
+    let resets = headers.iter().filter_map(|(name, value)| {
+        let which = name.as_str().strip_prefix(RESET)?;
+        let wait = reset(value.to_str().ok()?.trim(), clock)?;
+        let remaining = headers.get(format!("x-ratelimit-remaining{which}")).and_then(|value| value.to_str().ok());
+        Some((remaining.and_then(|text| text.trim().parse::<f64>().ok()) == Some(0.0), wait))
+    });
+    let (spent, open): (Vec<_>, Vec<_>) = resets.partition(|(spent, _)| *spent);
+    let waits = |limits: Vec<(bool, Duration)>| limits.into_iter().map(|(_, wait)| wait);
+    waits(spent).max().or_else(|| waits(open).min())
+}
+
+/// `6m0s`, `120ms`, `17`, a moment in seconds, or a date.
+fn reset(stated: &str, clock: f64) -> Option<Duration> {
+    let seconds = match stated.parse::<f64>() {
+        Ok(at) if at > MOMENT => Some(whole_seconds(at) - clock),
+        Ok(seconds) => Some(seconds),
+        Err(_) => period(stated).or_else(|| date(stated).map(|at| at - clock)),
+    };
+    seconds.and_then(sane)
+}
+
+/// Numbers with units, one after the other.
+fn period(stated: &str) -> Option<f64> {
+    let mut rest = stated;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let letters = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        total += number
+            * match &rest[..letters] {
+                "d" => 86_400.0,
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 1e-3,
+                "us" | "µs" => 1e-6,
+                "ns" => 1e-9,
+                _ => return None,
+            };
+        rest = &rest[letters..];
+    }
+    (!stated.is_empty()).then_some(total)
+}
+
+/// A date as in headers or as in JSON: seconds since 1970.
+fn date(stated: &str) -> Option<f64> {
+    let parsed = chrono::DateTime::parse_from_rfc2822(stated).or_else(|_| chrono::DateTime::parse_from_rfc3339(stated));
+    parsed.ok().map(|date| exact(date.timestamp()))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^52")]
+const fn exact(timestamp: i64) -> f64 {
+    timestamp as f64
+}

@@ -1,0 +1,384 @@
+//! A response of the simulator: what a text model with an image tool would answer, without a model.
+//!
+//! The whole answer is written down before the first byte, with holes where pictures belong. A picture is drawn when its
+//! hole is reached, and held once although it goes out twice.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::easel::Easel;
+use super::{Detail, Order, Shot, detail};
+use crate::gateway::rules::{ImageTool, ResponseJob};
+use crate::gateway::upstream::reply::ReplyError;
+use crate::gateway::upstream::simulator;
+
+/// So much of a request's tools is told back.
+const TOLD_BACK: usize = 256 * 1024;
+const DRAWN: &str = "Here is your image. The simulator drew it, not a model.";
+const SAID: &str = "The simulator answers here: no model has read your message.";
+
+/// A response as it is made.
+#[derive(Debug)]
+pub(crate) struct SimulatedResponse {
+    steps: VecDeque<Step>,
+    order: Order,
+    easel: Easel,
+    picture: Bytes,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// Says this.
+    Text(String),
+    /// Draws, and says nothing.
+    Draw(Shot),
+    /// Says the picture that was drawn last.
+    Picture,
+}
+
+/// A response that is being written down.
+struct Story<'a> {
+    job: &'a ResponseJob,
+    order: &'a Order,
+    tool: Option<&'a ImageTool>,
+    id: String,
+    image: String,
+    message: String,
+    /// Stands for a picture in everything that is written down.
+    hole: String,
+    steps: VecDeque<Step>,
+    told: u64,
+}
+
+// === impl SimulatedResponse ===
+
+impl SimulatedResponse {
+    pub(super) fn new(job: &ResponseJob, easel: Easel) -> Self {
+        let tool = job.tool().filter(|_| !job.forbids_tools());
+        let order = order(job, tool);
+        let mut story = Story::new(job, &order, tool);
+        if job.stream() {
+            story.events();
+        } else {
+            story.answer();
+        }
+        let steps = story.steps;
+        Self { steps, order, easel, picture: Bytes::new() }
+    }
+}
+
+fn order(job: &ResponseJob, tool: Option<&ImageTool>) -> Order {
+    let prompt = job.prompt();
+    let size = tool.and_then(|tool| tool.size.exact());
+    let (width, height) = size.map_or_else(|| simulator::resolve_auto(&prompt), |size| (size.width(), size.height()));
+    Order {
+        prompt: prompt.into(),
+        count: 1,
+        partials: tool.filter(|_| job.stream()).map(|tool| tool.partials),
+        events: "response",
+        width,
+        height,
+        format: tool.map(|tool| tool.format).unwrap_or_default(),
+        compression: tool.map_or(100, |tool| tool.compression),
+        detail: tool.map_or(Detail::Low, |tool| detail(tool.quality.as_deref())),
+        created: job.received().timestamp(),
+        input_image: 0,
+    }
+}
+
+// === impl Story ===
+
+impl<'a> Story<'a> {
+    fn new(job: &'a ResponseJob, order: &'a Order, tool: Option<&'a ImageTool>) -> Self {
+        let id = |kind: &str| format!("{kind}_{}", Uuid::new_v4().simple());
+        let (image, message, hole) = (id("ig"), id("msg"), id("hole"));
+        Self { job, order, tool, id: id("resp"), image, message, hole, steps: VecDeque::new(), told: 0 }
+    }
+
+    /// One JSON value.
+    fn answer(&mut self) {
+        if self.tool.is_some() {
+            self.steps.push_back(Step::Draw(self.order.shot(0)));
+        }
+        let output = self.output();
+        self.say(&self.response("completed", output).to_string());
+    }
+
+    /// The events, in the order of the contract.
+    fn events(&mut self) {
+        for kind in ["created", "in_progress"] {
+            let response = self.response("in_progress", Vec::new());
+            self.event(&format!("response.{kind}"), json!({ "response": response }));
+        }
+        if self.tool.is_some() {
+            self.image_events();
+        }
+        self.message_events(u64::from(self.tool.is_some()));
+        let response = self.response("completed", self.output());
+        self.event("response.completed", json!({ "response": response }));
+    }
+
+    fn image_events(&mut self) {
+        let call = |story: &mut Self, kind: &str, mut more: Value| {
+            more["output_index"] = 0.into();
+            more["item_id"] = story.image.as_str().into();
+            story.event(&format!("response.image_generation_call.{kind}"), more);
+        };
+        let begun = json!({"id": self.image, "type": "image_generation_call", "status": "in_progress"});
+        self.event("response.output_item.added", json!({"output_index": 0, "item": begun}));
+        call(self, "in_progress", json!({}));
+        call(self, "generating", json!({}));
+        for index in 0..self.order.partials.unwrap_or(0) {
+            self.steps.push_back(Step::Draw(self.order.shot(index)));
+            let mut partial = Value::Object(self.look());
+            partial["partial_image_index"] = index.into();
+            partial["partial_image_b64"] = self.hole.as_str().into();
+            call(self, "partial_image", partial);
+        }
+        self.steps.push_back(Step::Draw(self.order.shot(self.order.partials.unwrap_or(0))));
+        call(self, "completed", json!({}));
+        let item = self.image_item();
+        self.event("response.output_item.done", json!({"output_index": 0, "item": item}));
+    }
+
+    fn message_events(&mut self, index: u64) {
+        let place = || json!({"output_index": index, "item_id": self.message, "content_index": 0});
+        let with = |name: &str, value: Value| {
+            let mut event = place();
+            event[name] = value;
+            event
+        };
+        let begun =
+            json!({"id": self.message, "type": "message", "status": "in_progress", "role": "assistant", "content": []});
+        let (empty, text) = (part(""), self.text());
+        let said = [
+            ("output_item.added", json!({"output_index": index, "item": begun})),
+            ("content_part.added", with("part", empty)),
+            ("output_text.delta", with("delta", text.into())),
+            ("output_text.done", with("text", text.into())),
+            ("content_part.done", with("part", part(text))),
+            ("output_item.done", json!({"output_index": index, "item": self.message_item()})),
+        ];
+        for (kind, mut event) in said {
+            if kind.starts_with("output_text") {
+                event["logprobs"] = json!([]);
+            }
+            self.event(&format!("response.{kind}"), event);
+        }
+    }
+
+    fn event(&mut self, kind: &str, mut event: Value) {
+        event["type"] = kind.into();
+        event["sequence_number"] = self.told.into();
+        self.told += 1;
+        self.say(&format!("event: {kind}\ndata: {event}\n\n"));
+    }
+
+    /// Writes down a text with its holes.
+    fn say(&mut self, text: &str) {
+        for (index, piece) in text.split(&self.hole).enumerate() {
+            if index > 0 {
+                self.steps.push_back(Step::Picture);
+            }
+            self.steps.push_back(Step::Text(piece.to_owned()));
+        }
+    }
+
+    /// What the picture is, in the words of the contract.
+    fn look(&self) -> Map<String, Value> {
+        let mut look = match self.order.members() {
+            Value::Object(look) => look,
+            _ => Map::new(),
+        };
+        look.remove("usage");
+        look
+    }
+
+    fn image_item(&self) -> Value {
+        let mut item = Value::Object(self.look());
+        item["id"] = self.image.as_str().into();
+        item["type"] = "image_generation_call".into();
+        item["status"] = "completed".into();
+        item["action"] = "generate".into();
+        item["revised_prompt"] = (&*self.order.prompt).into();
+        item["result"] = self.hole.as_str().into();
+        item
+    }
+
+    fn message_item(&self) -> Value {
+        json!({"id": self.message, "type": "message", "status": "completed", "role": "assistant", "content": [part(self.text())]})
+    }
+
+    fn output(&self) -> Vec<Value> {
+        self.tool.map(|_| self.image_item()).into_iter().chain([self.message_item()]).collect()
+    }
+
+    const fn text(&self) -> &'static str {
+        if self.tool.is_some() { DRAWN } else { SAID }
+    }
+
+    fn response(&self, status: &str, output: Vec<Value>) -> Value {
+        let told_back = |raw: Option<&[u8]>, unsaid: Value| {
+            let raw = raw.filter(|raw| raw.len() <= TOLD_BACK);
+            let said = raw.and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
+            said.filter(|said| !said.is_null()).unwrap_or(unsaid)
+        };
+        let mut response = json!({
+            "id": self.id, "object": "response", "created_at": self.order.created, "status": status,
+            "background": false, "error": null, "incomplete_details": null, "instructions": null,
+            "max_output_tokens": null, "max_tool_calls": null, "model": self.job.model(), "output": output,
+            "parallel_tool_calls": true, "previous_response_id": null, "reasoning": {"effort": null, "summary": null},
+            "service_tier": "default", "store": false, "temperature": 1.0, "text": {"format": {"type": "text"}},
+            "tool_choice": told_back(self.job.tool_choice(), json!("auto")),
+            "tools": told_back(self.job.listed_tools(), json!([])),
+            "top_p": 1.0, "truncation": "disabled", "usage": null, "user": null, "metadata": {},
+        });
+        if status == "completed" {
+            response["completed_at"] = self.order.created.into();
+            response["usage"] = self.usage();
+            // One strict client takes no usage of tools without one of images.
+            if self.tool.is_some() {
+                let image = self.order.members()["usage"].take();
+                response["tool_usage"] = json!({"image_gen": image, "web_search": {"num_requests": 0}});
+            }
+        }
+        response
+    }
+
+    fn usage(&self) -> Value {
+        let count = |text: &str| simulator::tokens(text, 0, 0, Detail::Low, 0).input_text;
+        let (input, output) = (count(&self.order.prompt), count(self.text()));
+        json!({
+            "input_tokens": input, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": output, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": input + output,
+        })
+    }
+}
+
+fn part(text: &str) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+}
+
+impl SimulatedResponse {
+    /// Ready when the picture is drawn.
+    fn poll_picture(&mut self, cx: &mut Context<'_>, shot: Shot) -> Poll<Result<(), ReplyError>> {
+        if self.easel.is_empty() {
+            let order = self.order.clone();
+            self.easel.draw(move || order.paint(shot));
+        }
+        let drawn = ready!(self.easel.poll(cx));
+        if drawn.is_err() {
+            self.steps.clear();
+        }
+        Poll::Ready(drawn.map(|base64| self.picture = base64.into()))
+    }
+}
+
+impl Body for SimulatedResponse {
+    type Data = Bytes;
+    type Error = ReplyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReplyError>>> {
+        let this = &mut *self;
+        loop {
+            match this.steps.front_mut() {
+                Some(Step::Draw(shot)) => {
+                    let shot = *shot;
+                    ready!(this.poll_picture(cx, shot))?;
+                    this.steps.pop_front();
+                }
+                Some(Step::Picture) => {
+                    this.steps.pop_front();
+                    return Poll::Ready(Some(Ok(Frame::data(this.picture.clone()))));
+                }
+                Some(Step::Text(text)) => {
+                    let text = std::mem::take(text);
+                    this.steps.pop_front();
+                    return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+                }
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chrono::Utc;
+    use http_body_util::BodyExt as _;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::gateway::rules;
+
+    async fn answer(request: &Value) -> String {
+        let job =
+            rules::response(request.to_string().into(), &http::HeaderMap::new(), Utc::now()).expect("a legal request");
+        let body = SimulatedResponse::new(&job, Easel::new(&Arc::new(Semaphore::new(1))));
+        String::from_utf8(body.collect().await.expect("an answer").to_bytes().to_vec()).expect("text")
+    }
+
+    #[tokio::test]
+    async fn a_plain_response_holds_the_picture_in_its_image_call() {
+        let tools =
+            json!([{"type": "image_generation", "size": "1024x640", "quality": "low", "output_format": "jpeg"}]);
+        let text = answer(&json!({"model": "m", "input": "a cat", "tools": tools})).await;
+        let response: Value = serde_json::from_str(&text).expect("JSON");
+        let call = &response["output"][0];
+        assert_eq!((&call["type"], &call["size"]), (&json!("image_generation_call"), &json!("1024x640")));
+        assert!(call["result"].as_str().is_some_and(|result| result.starts_with("/9j/")), "a JPEG");
+        assert_eq!(response["output"][1]["type"], "message");
+        assert_eq!(response["tools"], tools);
+        assert!(response["tool_usage"]["image_gen"]["total_tokens"].is_u64());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_drawn_without_an_image_tool_or_where_tools_are_forbidden() {
+        let tool = json!([{"type": "image_generation"}]);
+        for request in [
+            json!({"model": "m", "input": "a cat", "tools": [{"type": "web_search"}]}),
+            json!({"model": "m", "input": "a cat", "tools": tool, "tool_choice": "none"}),
+        ] {
+            let response: Value = serde_json::from_str(&answer(&request).await).expect("JSON");
+            assert_eq!(response["output"].as_array().map(Vec::len), Some(1));
+            assert_eq!(response["output"][0]["type"], "message");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_events_come_in_the_order_of_the_contract() {
+        let tool = json!({"type": "image_generation", "size": "1024x640", "quality": "medium", "partial_images": 1});
+        let text = answer(&json!({"model": "m", "input": "a cat", "stream": true, "tools": [tool]})).await;
+        let frames: Vec<&str> = text.split_terminator("\n\n").collect();
+        let events: Vec<Value> = frames
+            .iter()
+            .map(|frame| {
+                let (name, data) = frame.split_once('\n').expect("two lines");
+                let event: Value = serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("one line");
+                assert_eq!(name.strip_prefix("event: "), event["type"].as_str());
+                event
+            })
+            .collect();
+        let kinds: Vec<&str> =
+            events.iter().filter_map(|event| event["type"].as_str()?.strip_prefix("response.")).collect();
+        let expected = "created in_progress output_item.added image_generation_call.in_progress \
+                        image_generation_call.generating image_generation_call.partial_image image_generation_call.completed \
+                        output_item.done output_item.added content_part.added output_text.delta output_text.done \
+                        content_part.done output_item.done completed";
+        assert_eq!(kinds.join(" "), expected);
+        for (index, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], index);
+        }
+        let result = &events[7]["item"]["result"];
+        assert_eq!(*result, events[14]["response"]["output"][0]["result"]);
+        assert_ne!(*result, events[5]["partial_image_b64"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Answers that mean harm: floods, and heads that are not what they seem. After each of them the next call is served.
+
+use super::*;
+
+/// What the caller gets when the upstream says this again and again, until it is left or `text` was said `times` times.
+async fn flooded(first: &str, text: &str, times: usize, deadline: Duration) -> Result<Bytes, String> {
+    let (upstream, transport) = (Upstream::start().await, transport());
+    let request = post(&upstream.uri());
+    let server = async {
+        let mut stream = upstream.answer(first).await;
+        for _ in 0..times {
+            if stream.write_all(text.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+        stream
+    };
+    let client = async {
+        let answer = transport.send(request, Instant::now() + deadline).await.map_err(|error| format!("{error:?}"))?;
+        assert_eq!(answer.status().as_u16(), 200);
+        let body = answer.into_body().collect().await.map_err(|error| format!("{error:?}"))?;
+        Ok(body.to_bytes())
+    };
+    let (_open, told) = tokio::join!(server, client);
+    assert_eq!((transport.0.pool.len(), transport.unwritten()), (0, 0), "{first:.40}");
+    let uri = upstream.uri();
+    let (_open, next) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
+    assert_eq!(next.unwrap(), "ok", "{first:.40}");
+    told
+}
+
+const AMPLE: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_flood_of_headers_ends_where_the_limit_is() {
+    let head = "HTTP/1.1 200 OK\r\n";
+    let line = format!("a: {}\r\n", "1".repeat(50));
+    let wide = "1".repeat(64 * 1024);
+    for (first, text, times) in [
+        (head.to_owned(), line.as_str(), 10_000),
+        (format!("{head}a: "), wide.as_str(), 80),
+        (format!("{head}{}", "a".repeat(100_000)), "a", 1),
+        (format!("HTTP/1.1 200 {}", "O".repeat(100_000)), "K", 1),
+    ] {
+        let told = flooded(&first, text, times, AMPLE).await.unwrap_err();
+        assert!(told.contains("HeadTooLarge") && told.contains("Maybe"), "{first:.40}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn interim_answers_without_end_run_into_the_deadline() {
+    for interim in
+        ["HTTP/1.1 103 Early Hints\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 Wait\r\na: b\r\n\r\n"]
+    {
+        let told = flooded(interim, interim, usize::MAX, Duration::from_millis(100)).await.unwrap_err();
+        assert!(told.contains("Timeout") && told.contains("Maybe"), "{interim}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn framing_without_end_breaks_the_body_off() {
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let filler = "x".repeat(4096);
+    for first in [
+        format!("{chunked}2;"),
+        format!("{chunked}2\r\nok\r\n0\r\ntrailer: "),
+        format!("{chunked}fffffffffffffffff\r\n"),
+        format!("{chunked}-2\r\n"),
+    ] {
+        let told = flooded(&first, &filler, 1_000, AMPLE).await.unwrap_err();
+        assert!(told.contains("Malformed") || told.contains("Reset"), "{first}: {told}");
+    }
+    let trailers = format!("{chunked}2\r\nok\r\n0\r\n");
+    let told = flooded(&trailers, "trailer: x\r\n", 10_000, AMPLE).await.unwrap_err();
+    assert!(told.contains("Malformed") || told.contains("Reset"), "{told}");
+}
+
+#[tokio::test]
+async fn a_head_that_is_no_text_does_no_harm() {
+    for value in [&b"\xff\xfe\x80"[..], b"close\xff", b"keep-alive, \xc3\x28"] {
+        let (upstream, transport) = (Upstream::start().await, transport());
+        let uri = upstream.uri();
+        let mut text = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: ".to_vec();
+        text.extend_from_slice(value);
+        text.extend_from_slice(b"\r\n\r\nok");
+        let server = async {
+            let mut stream = upstream.accept().await;
+            request(&mut stream).await;
+            stream.write_all(&text).await.unwrap();
+        };
+        // Whether such an answer is taken is the reader's choice; nothing else may come of it.
+        let ((), answer) = tokio::join!(server, send(&transport, &uri));
+        drop(answer);
+        let (_open, next) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
+        assert_eq!(next.unwrap(), "ok");
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_has_no_body_has_none() {
+    let foreign = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nforeign";
+    for (code, body) in [(101, ""), (204, ""), (304, ""), (205, "ok"), (206, "ok")] {
+        let (upstream, transport) = (Upstream::start().await, transport());
+        let uri = upstream.uri();
+        let upgrade = if code == 101 { "connection: upgrade\r\nupgrade: other\r\n" } else { "" };
+        let text = format!("HTTP/1.1 {code} Odd\r\n{upgrade}content-length: 2\r\n\r\nok{foreign}");
+        let client = async {
+            let (head, body) = send(&transport, &uri).await.unwrap().into_parts();
+            (head.status.as_u16(), body.collect().await.unwrap().to_bytes())
+        };
+        let (_open, told) = tokio::join!(upstream.answer(&text), client);
+        assert_eq!(told, (code, Bytes::copy_from_slice(body.as_bytes())));
+        assert_eq!(transport.0.pool.len(), 0, "{code}: what came after it belongs to nobody");
+        let (_open, next) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
+        assert_eq!(next.unwrap(), "ok", "{code}");
+    }
+}

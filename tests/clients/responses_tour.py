@@ -1,0 +1,156 @@
+"""A tour of `/v1/responses` with the official `openai` package, unchanged and in its strictest mode.
+
+SIMULATED_* answers by itself, SCRIPTED_* has a fake upstream behind it that speaks `/responses` and obeys a directive in
+the task. Each call against the second carries its own `user`. One line per check; exit 1 when one failed.
+"""
+
+import base64
+import os
+import struct
+import sys
+import traceback
+
+import openai
+
+MODEL = "gpt-5.5"
+TOOL = {"type": "image_generation", "size": "1024x640", "quality": "low", "output_format": "png", "partial_images": 1}
+failures = []
+
+
+def check(name):
+    """Runs the function at once and prints a line about it."""
+
+    def run(function):
+        try:
+            function()
+        except Exception:
+            failures.append(name)
+            print(f"FAILED {name}")
+            traceback.print_exc(file=sys.stdout)
+        else:
+            print(f"ok     {name}")
+
+    return run
+
+
+def client(which):
+    return openai.OpenAI(
+        base_url=os.environ[f"{which}_BASE_URL"],
+        api_key=os.environ[f"{which}_API_KEY"],
+        # This client adds what it accepts in the tool; what the service sends is held to every type.
+        _strict_response_validation=True,
+    )
+
+
+simulated, scripted = client("SIMULATED"), client("SCRIPTED")
+
+
+def is_image(text, size):
+    data = base64.b64decode(text, validate=True)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n", data[:16]
+    assert struct.unpack(">II", data[16:24]) == size, data[16:24]
+
+
+def is_good(response, size=(1024, 640)):
+    call = next(item for item in response.output if item.type == "image_generation_call")
+    assert call.status == "completed", call.status
+    is_image(call.result, size)
+    assert response.output_text, "nothing was said"
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+
+
+def respond(sdk, task="a red cube on a table", **options):
+    return sdk.responses.create(model=MODEL, input=task, tools=[TOOL], **options)
+
+
+@check("create with the image tool")
+def _():
+    answer = respond(simulated)
+    assert answer._request_id, "no request id"
+    is_good(answer)
+
+
+@check("create without a tool")
+def _():
+    answer = simulated.responses.create(model=MODEL, input="hello")
+    assert [item.type for item in answer.output] == ["message"]
+
+
+@check("a second turn that replays the first")
+def _():
+    first = respond(simulated)
+    replayed = [item.model_dump(exclude_none=True) for item in first.output]
+    is_good(respond(simulated, [{"role": "user", "content": "a red cube"}, *replayed, {"role": "user", "content": "now blue"}]))
+
+
+@check("create with events")
+def _():
+    events = list(respond(simulated, stream=True))
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert kinds[:3] == ["created", "in_progress", "output_item.added"], kinds
+    assert kinds[-1] == "completed", kinds
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    partial = next(event for event in events if event.type.endswith("partial_image"))
+    is_image(partial.partial_image_b64, (1024, 640))
+    is_good(events[-1].response)
+
+
+@check("the helper for streams")
+def _():
+    with simulated.responses.stream(model=MODEL, input="a red cube on a table", tools=[TOOL]) as stream:
+        assert any(event.type == "response.output_text.delta" for event in stream)
+        is_good(stream.get_final_response())
+
+
+def is_good_scripted(response):
+    call = next(item for item in response.output if item.type == "image_generation_call")
+    is_image(call.result, (1024, 640))
+
+
+@check("what the upstream says comes through")
+def _():
+    is_good_scripted(respond(scripted, user="plain"))
+    is_good_scripted(list(respond(scripted, stream=True, user="events"))[-1].response)
+
+
+def refused(name, param, **options):
+    @check(f"400 names {param}: {name}")
+    def _():
+        try:
+            simulated.responses.create(**{"model": MODEL, "input": "x", **options})
+        except openai.BadRequestError as error:
+            assert (error.code, error.param) == ("invalid_request_error", param), (error.code, error.param)
+        else:
+            raise AssertionError("no error")
+
+
+refused("an image model", "model", model="gpt-image-2")
+refused("a size off the grid", "tools[0].size", tools=[{"type": "image_generation", "size": "1000x1000"}])
+refused("an unknown quality", "tools[1].quality", tools=[{"type": "web_search"}, {"type": "image_generation", "quality": "hd"}])
+
+
+def fails(user, script, kind, code, status=None, stream=False):
+    @check(f"{code} {user}")
+    def _():
+        try:
+            answer = respond(scripted, f"a cube [[{script}]]", user=user, stream=stream)
+            for _ in answer if stream else ():
+                pass
+        except kind as error:
+            assert error.code == code, error.code
+            assert status is None or error.status_code == status, error
+            assert "canary" not in str(error), str(error)
+        else:
+            raise AssertionError("no error")
+
+
+fails("parameter", "status=400 body=parameter", openai.BadRequestError, "invalid_request_error", 400)
+fails("policy", "status=400 body=policy", openai.InternalServerError, "upstream_error", 502)
+fails("broken", "cut=40", openai.InternalServerError, "upstream_error", 502)
+fails("fails-at-once", "events=created,failed-policy", openai.InternalServerError, "upstream_error", 502, stream=True)
+fails("breaks-between", "events=created,added,eof", openai.APIError, "upstream_error", stream=True)
+fails("breaks-within", "events=created,added,half,cut b64=2000000", openai.APIError, "upstream_error", stream=True)
+fails("fails-within", "events=created,added,failed", openai.APIError, "upstream_error", stream=True)
+
+print(f"openai {openai.__version__}: {len(failures)} failed")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,112 @@
+//! The operators' document and its code say the same, and where it shares words with the API of the callers it means the
+//! same by them.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::served::{Exception, between};
+use crate::values::check_admin;
+use crate::{admin_document, assert_names, assert_none, document, root, tables};
+
+/// Every known way in which the served description is poorer, and nothing else.
+const EXCEPTIONS: [Exception; 0] = [];
+
+fn served() -> Value {
+    imagate::served_admin_description().expect("the trait describes itself")
+}
+
+fn values() -> Value {
+    serde_json::from_str(include_str!("admin_values.json")).expect("the values are JSON")
+}
+
+fn listed(document: &Value, component: &str) -> BTreeSet<String> {
+    let words = document["components"]["schemas"][component]["enum"].as_array().into_iter().flatten();
+    words.map(|word| word.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn table(document: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let rows = document["x-imagate-errors"].as_array().into_iter().flatten();
+    rows.map(|row| (row["code"].as_str().unwrap_or_default(), row))
+}
+
+/// Where the two documents do not mean the same by an error.
+fn apart(admin: &Value, public: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for component in ["ErrorType", "ErrorReason"] {
+        let unknown = &listed(admin, component) - &listed(public, component);
+        lines.extend(unknown.iter().map(|word| format!("{component}: the callers' document has no '{word}'")));
+    }
+    let own: BTreeSet<String> = table(admin).map(|(code, _)| code.to_owned()).collect();
+    let shared = listed(public, "ErrorCode");
+    lines.extend((&own & &shared).iter().map(|code| format!("ErrorCode: '{code}' stands in both tables")));
+    let codes = listed(admin, "ErrorCode");
+    let explained = &own | &shared;
+    lines.extend((&codes - &explained).iter().map(|code| format!("ErrorCode: '{code}' stands in no table")));
+    lines.extend((&own - &codes).iter().map(|code| format!("ErrorCode: '{code}' stands in the table alone")));
+    let about = admin["components"]["schemas"]["ErrorCode"]["description"].as_str().unwrap_or_default();
+    for (code, row) in table(public).chain(table(admin)).filter(|(code, _)| codes.contains(*code)) {
+        if !about.contains(&format!("| `{code}` | {} |", row["status"])) {
+            lines.push(format!("ErrorCode: the description has '{code}' with another status"));
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_gateway_serves_operators_what_their_document_says() {
+    assert_none(&between(admin_document(), &served(), &EXCEPTIONS));
+}
+
+#[test]
+fn another_operation_or_bound_for_operators_is_seen() {
+    let mut changed = admin_document();
+    changed["paths"]["/admin/v1/accounts/{name}"]["patch"]["operationId"] = json!("change_account");
+    changed["components"]["schemas"]["AccountPriority"]["maximum"] = json!(5);
+    changed["components"]["schemas"]["ErrorCode"]["enum"][0] = json!("no_key");
+    let found = between(changed, &served(), &EXCEPTIONS);
+    assert_names(&found, "PATCH /admin/v1/accounts/{name} › operationId");
+    assert_names(&found, "schemas › AccountPriority › maximum: document=5 code=");
+    assert_names(&found, "schemas › ErrorCode › enum[0]");
+}
+
+#[test]
+fn schema_and_type_of_operators_agree_on_every_value() {
+    assert_none(&check_admin(&admin_document(), &values()));
+}
+
+#[test]
+fn a_loosened_schema_of_operators_is_seen() {
+    let mut changed = admin_document();
+    changed["components"]["schemas"]["NewAccount"]["additionalProperties"] = json!({});
+    assert_names(&check_admin(&changed, &values()), "NewAccount: bad value");
+}
+
+#[test]
+fn errors_mean_the_same_in_both_documents() {
+    assert_none(&apart(&admin_document(), &document()));
+}
+
+#[test]
+fn an_error_that_only_one_document_knows_is_seen() {
+    let mut changed = admin_document();
+    let schemas = &mut changed["components"]["schemas"];
+    schemas["ErrorCode"]["enum"].as_array_mut().unwrap().push(json!("account_tired"));
+    schemas["ErrorReason"]["enum"][0] = json!("because");
+    changed["x-imagate-errors"][1]["status"] = json!(400);
+    let found = apart(&changed, &document());
+    assert_names(&found, "ErrorCode: 'account_tired' stands in no table");
+    assert_names(&found, "ErrorReason: the callers' document has no 'because'");
+    assert_names(&found, "'account_exists' with another status");
+}
+
+#[test]
+fn every_body_of_an_operator_is_capped() {
+    let server = fs::read_to_string(root().join("generated/admin_server.rs")).expect("it is there");
+    let cap = admin_document()["x-imagate-limits"][0]["value"].as_u64().expect("a limit");
+    let bodies =
+        tables::ADMIN_OPERATIONS.iter().filter(|operation| ["POST", "PATCH", "PUT"].contains(&operation.method));
+    assert_eq!(server.matches(&format!("request_body_max_bytes = {cap},")).count(), bodies.clone().count());
+    assert_eq!(server.matches(&format!("request_body_max_bytes({cap})")).count(), bodies.count());
+}

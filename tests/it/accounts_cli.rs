@@ -1,0 +1,301 @@
+//! Upstream accounts and the master key by command: what is stored, what is shown, and what is never shown.
+
+mod beside;
+mod master_key;
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::{Account, Done, FakeUpstream, Gateway, Program};
+
+/// Exit codes: failed, wrong usage.
+const FAILED: Option<i32> = Some(1);
+const USAGE: Option<i32> = Some(2);
+
+const SECRET: &str = "sk-canary-of-a-kept-account";
+const ADDRESS: &str = "http://127.0.0.1:9/v1";
+
+/// An installation without a server; its file has one account, `written`.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self::with("")
+    }
+
+    fn with(top: &str) -> Self {
+        let home = TempDir::new().expect("a directory");
+        let account = "[[accounts]]\nname = \"written\"\nkind = \"simulator\"\n";
+        std::fs::write(home.path().join("imagate.toml"), format!("data_dir = \"data\"\n{top}\n{account}"))
+            .expect("a file");
+        Self(home)
+    }
+
+    fn program(&self, words: &[&str]) -> Program {
+        Program::new(self.0.path()).args(words).args(["--config", "imagate.toml"]).env("IT_SECRET", SECRET)
+    }
+
+    #[track_caller]
+    fn run(&self, words: &[&str]) -> Done {
+        self.program(words).run()
+    }
+
+    /// Adds an account with a key, and these further words.
+    #[track_caller]
+    fn add(&self, name: &str, words: &[&str]) -> Done {
+        let base = ["account", "add", "--name", name, "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
+        self.run(&[&base, words].concat())
+    }
+
+    #[track_caller]
+    fn listed(&self) -> Vec<Value> {
+        let Value::Array(listed) = self.run(&["account", "list", "--json"]).json() else { panic!("a list") };
+        listed
+    }
+
+    #[track_caller]
+    fn find(&self, name: &str) -> Value {
+        self.listed().into_iter().find(|account| account["name"] == name).expect("it is listed")
+    }
+}
+
+/// Every byte below a folder.
+fn bytes_below(folder: &Path) -> Vec<u8> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries
+        .flat_map(|path| if path.is_dir() { bytes_below(&path) } else { std::fs::read(path).expect("a file") })
+        .collect()
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn an_added_account_is_listed_beside_those_of_the_file_and_its_key_is_nowhere() {
+    let home = Home::new();
+    let words =
+        ["--tier", "free", "--group", "default", "--group", "team", "--priority", "-3", "--large-concurrency", "1"];
+    let added = home.add("kept", &words);
+    assert_eq!(added.good(), "kept added\n");
+    assert!(added.stderr.contains("the group team is not in the settings"), "{added:#?}");
+    let kept = home.find("kept");
+    assert!(kept["id"].as_str().is_some_and(|id| id.starts_with("acc_")), "{kept}");
+    let expected = [
+        ("source", "store".into()),
+        ("kind", "api_key".into()),
+        ("protocol", "images".into()),
+        ("base_url", ADDRESS.into()),
+        ("tier", "free".into()),
+        ("groups", json!(["default", "team"])),
+        ("priority", (-3).into()),
+        ("concurrency", 8.into()),
+        ("large_concurrency", 1.into()),
+        ("state", "enabled".into()),
+        ("problem", Value::Null),
+    ];
+    for (field, value) in expected {
+        assert_eq!(kept[field], value, "{field}: {kept}");
+    }
+    assert_eq!(home.find("written")["source"], "file");
+    let table = home.run(&["account", "list"]);
+    assert!(table.good().contains("kept") && table.stdout.contains("store"), "{table:#?}");
+    assert!(!format!("{added:?}{kept}{table:?}").contains(SECRET));
+    assert!(!holds(&bytes_below(home.0.path()), SECRET), "the key lies open on the disk");
+}
+
+#[test]
+fn an_account_that_fetches_tokens_takes_its_secrets_from_three_places() {
+    let home = Home::new();
+    std::fs::write(home.0.path().join("client.txt"), "client-secret-canary\n").expect("a file");
+    std::fs::write(home.0.path().join("piped"), "refresh-token-canary\n").expect("a file");
+    let words = [
+        "account",
+        "add",
+        "--json",
+        "--name",
+        "tokens",
+        "--kind",
+        "oauth",
+        "--base-url",
+        ADDRESS,
+        "--token-url",
+        "http://127.0.0.1:9/token",
+        "--grant",
+        "refresh_token",
+        "--client-id",
+        "app",
+        "--client-secret-file",
+        "client.txt",
+        "--refresh-token-file",
+        "-",
+        "--client-auth",
+        "body",
+        "--scope",
+        "a b",
+    ];
+    let added = home.program(&words).stdin(&home.0.path().join("piped")).run();
+    assert_eq!((&added.json()["kind"], &added.json()["state"]), (&"oauth".into(), &"enabled".into()), "{added:#?}");
+    let below = bytes_below(&home.0.path().join("data"));
+    assert!(!holds(&below, "refresh-token-canary") && !holds(&below, "client-secret-canary"));
+}
+
+#[test]
+fn everything_that_is_wrong_with_an_account_is_said_at_once_and_nothing_is_stored() {
+    let home = Home::new();
+    let done = home.run(&[
+        "account",
+        "add",
+        "--name",
+        "bad name",
+        "--base-url",
+        "http://api.example.com/v1",
+        "--scope",
+        "a",
+        "--concurrency",
+        "0",
+    ]);
+    assert_eq!(done.code, USAGE, "{done:#?}");
+    for word in ["`name`", "`base_url` must begin with `https://`", "`api_key` is missing", "`scope`", "`concurrency`"]
+    {
+        assert!(done.stderr.contains(word), "{word}: {done:#?}");
+    }
+    assert_eq!(home.listed().len(), 1);
+}
+
+#[test]
+fn a_secret_is_never_an_argument_and_is_read_from_one_place() {
+    let home = Home::new();
+    let base = ["account", "add", "--name", "a", "--base-url", ADDRESS];
+    for words in [
+        &["--api-key", SECRET][..],
+        &["--api-key-env", "IT_SECRET", "--api-key-file", "key.txt"],
+        &["--api-key-env", "IT_NOT_SET"],
+        &["--api-key-env", SECRET],
+        &["--api-key-file", "absent.txt"],
+        &["--api-key-file", "-", "--client-secret-file", "-"],
+        // Standard input without anything in it.
+        &["--api-key-file", "-"],
+    ] {
+        let done = home.run(&[&base, words].concat());
+        assert_eq!(done.code, USAGE, "{words:?}: {done:#?}");
+        assert!(!done.stderr.contains(SECRET), "{words:?}: {done:#?}");
+    }
+    assert_eq!(home.listed().len(), 1);
+}
+
+#[test]
+fn a_name_is_taken_once_by_the_file_or_the_store() {
+    let home = Home::new();
+    home.add("kept", &[]).good();
+    for name in ["kept", "written"] {
+        let done = home.add(name, &[]);
+        assert_eq!(done.code, FAILED, "{done:#?}");
+        assert!(done.stderr.contains(&format!("there is an account {name} already")), "{done:#?}");
+    }
+    assert_eq!(home.listed().len(), 2);
+}
+
+#[test]
+fn an_account_is_disabled_with_a_reason_and_enabled_by_name_or_id() {
+    let home = Home::new();
+    home.add("kept", &[]).good();
+    let id = home.find("kept")["id"].as_str().expect("an id").to_owned();
+    for (name, handle) in [("kept", id.as_str()), ("kept", "kept"), ("written", "written")] {
+        home.run(&["account", "disable", handle, "--reason", "the bill is due"]).good();
+        let found = home.find(name);
+        assert_eq!((&found["state"], &found["disabled_reason"]), (&"disabled".into(), &"the bill is due".into()));
+        assert!(found["disabled_at"].is_string(), "{found}");
+        assert!(home.run(&["account", "list"]).good().contains("disabled: the bill is due"));
+        let enabled = home.run(&["account", "enable", handle, "--json"]).json();
+        assert_eq!((&enabled["state"], &enabled["disabled_reason"]), (&"enabled".into(), &Value::Null));
+    }
+}
+
+#[test]
+fn only_an_account_of_the_store_can_be_deleted() {
+    let home = Home::new();
+    home.add("kept", &[]).good();
+    let done = home.run(&["account", "delete", "written"]);
+    assert_eq!(done.code, FAILED, "{done:#?}");
+    assert!(done.stderr.contains("stands in the configuration file"), "{done:#?}");
+    assert_eq!(home.run(&["account", "delete", "kept"]).good(), "kept deleted\n");
+    assert_eq!(home.listed().len(), 1);
+    home.add("kept", &[]).good();
+}
+
+#[test]
+fn an_unknown_account_is_a_failure_that_names_it() {
+    let home = Home::new();
+    for action in ["disable", "enable", "delete"] {
+        let done = home.run(&["account", action, "acc_nobody"]);
+        assert_eq!(done.code, FAILED, "{action}: {done:#?}");
+        assert!(done.stderr.contains("there is no account acc_nobody"), "{done:#?}");
+    }
+}
+
+#[test]
+fn the_simulator_that_nobody_configured_goes_when_an_account_is_added() {
+    let home = TempDir::new().expect("a directory");
+    let program = |words: &[&str]| Program::new(home.path()).args(words).env("IT_SECRET", SECRET).run();
+    assert_eq!(program(&["account", "list", "--json"]).json()[0]["name"], "simulator");
+    let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
+    program(&words).good();
+    let listed = program(&["account", "list", "--json"]).json();
+    assert_eq!((listed.as_array().map(Vec::len), &listed[0]["name"]), (Some(1), &"kept".into()), "{listed}");
+}
+
+#[test]
+fn a_secret_in_the_settings_file_is_not_what_a_listing_shows() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("first", &upstream)]);
+    let printed = gateway.manage(&["account", "list", "--json"]);
+    assert_eq!(printed.json()[0]["state"], "enabled");
+    assert!(!printed.stdout.contains("sk-upstream"), "{printed:#?}");
+}
+
+#[test]
+fn an_account_that_nobody_answers_for_is_a_failure_without_its_secrets() {
+    let home = Home::new();
+    home.add("kept", &[]).good();
+    let done = home.run(&["account", "test", "kept"]);
+    assert_eq!(done.code, FAILED, "{done:#?}");
+    assert!(done.stderr.contains("could not be reached") && !done.stderr.contains(SECRET), "{done:#?}");
+    assert!(home.run(&["account", "test", "written"]).good().contains("simulator"));
+    assert_eq!(home.run(&["account", "test", "nobody"]).code, FAILED);
+}
+
+#[test]
+fn a_choice_is_explained_in_the_order_in_which_accounts_are_taken() {
+    let home = Home::new();
+    home.add("free", &["--tier", "free", "--priority", "9"]).good();
+    home.add("paid", &["--priority", "1", "--large-concurrency", "3"]).good();
+    home.add("elsewhere", &["--group", "team"]).good();
+    home.run(&["account", "disable", "written", "--reason", "no drawings"]).good();
+    let explained = home.run(&["account", "explain", "--size", "3840x2160", "--json"]).json();
+    let found: Vec<_> = explained
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|account| (account["account"].as_str(), account["chosen"].as_bool(), account["state"]["is"].as_str()))
+        .collect();
+    assert_eq!(found[0], (Some("paid"), Some(true), Some("free")), "{explained}");
+    assert_eq!(found[1], (Some("free"), Some(false), Some("free")), "{explained}");
+    assert!(found.contains(&(Some("elsewhere"), Some(false), Some("other_group"))), "{explained}");
+    assert!(found.contains(&(Some("written"), Some(false), Some("disabled"))), "{explained}");
+    let team = home.run(&["account", "explain", "--group", "team"]);
+    assert!(team.good().lines().nth(1).is_some_and(|line| line.starts_with("elsewhere")), "{team:#?}");
+    assert!(team.stderr.contains("elsewhere would be asked"), "{team:#?}");
+    let nobody = home.run(&["account", "explain", "--group", "nobody"]);
+    assert!(nobody.stderr.contains("no account can make an image for the group nobody"), "{nobody:#?}");
+}
+
+#[test]
+fn the_secrets_of_an_account_of_the_file_are_changed_there() {
+    let home = Home::new();
+    let done = home.run(&["account", "rotate", "written", "--api-key-env", "IT_SECRET"]);
+    assert_eq!(done.code, FAILED, "{done:#?}");
+    assert!(done.stderr.contains("stands in the configuration file, which alone can change it"), "{done:#?}");
+}

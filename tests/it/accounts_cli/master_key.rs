@@ -1,0 +1,54 @@
+//! `master-key rotate`: what the old key sealed, the new one opens.
+
+use super::*;
+use crate::kit::Call;
+
+#[test]
+fn another_master_key_in_the_data_folder_opens_what_the_old_one_sealed() {
+    let mut gateway = Gateway::simulated();
+    let folder = gateway.home().join("data");
+    let key = || std::fs::read(folder.join("master.key")).expect("the key");
+    let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "PATH"];
+    gateway.manage(&words).good();
+    let before = key();
+    gateway.manage(&["master-key", "rotate"]).good();
+    assert_ne!(before, key());
+    let next = "0123456789abcdef".repeat(4);
+    let done = gateway.program().env("NEXT", &next).args(["master-key", "rotate", "--new-key-env", "NEXT", "--json"]);
+    let done = done.args(["--config"]).args([gateway.config()]).run();
+    assert_eq!(done.json()["kept_in"], "data_dir");
+    assert_eq!(key(), [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(4));
+    // The server that ran all the while, and the one after it, know the keys of callers.
+    let secret = gateway.make_key("later")["secret"].as_str().expect("a secret").to_owned();
+    gateway.kill();
+    gateway.start();
+    for secret in [gateway.secret(), &secret] {
+        Call::get("/v1/models").key(secret).send(gateway.address()).good();
+    }
+    let listed = gateway.manage(&["account", "list", "--json"]).json();
+    assert!(listed.as_array().is_some_and(|all| all.iter().all(|account| account["state"] == "enabled")), "{listed}");
+}
+
+#[test]
+fn a_master_key_of_the_settings_is_rotated_to_one_that_is_given() {
+    let home = Home::with("master_key = { env = \"MASTER\" }");
+    let keys = ["11".repeat(32), "22".repeat(32)];
+    let run = |master: &str, words: &[&str]| home.program(words).env("MASTER", master).env("NEXT", &keys[1]).run();
+    let base = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
+    run(&keys[0], &base).good();
+    let none = run(&keys[0], &["master-key", "rotate"]);
+    assert_eq!(none.code, FAILED, "{none:#?}");
+    let done = run(&keys[0], &["master-key", "rotate", "--new-key-env", "NEXT"]);
+    done.good();
+    assert!(done.stderr.contains("write the new one there"), "{done:#?}");
+    let old = run(&keys[0], &["account", "list"]);
+    assert_eq!(old.code, FAILED, "{old:#?}");
+    let listed = run(&keys[1], &["account", "list", "--json"]).json();
+    let all = listed.as_array().expect("a list");
+    assert!(all.len() == 2 && all.iter().all(|account| account["state"] == "enabled"), "{listed}");
+    let said = format!("{none:?}{done:?}{old:?}{listed}");
+    assert!(keys.iter().all(|key| !said.contains(key.as_str())), "a key was shown");
+    let wrong =
+        home.program(&["master-key", "rotate", "--new-key-env", "BAD"]).env("MASTER", &keys[1]).env("BAD", "short");
+    assert_eq!(wrong.run().code, USAGE);
+}

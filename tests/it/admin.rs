@@ -1,0 +1,399 @@
+//! The operators' API: what is changed there the running gateway follows, only the admin token lets in, and no credential
+//! ever comes back.
+
+use std::path::Path;
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, Call, FakeTokens, FakeUpstream, Gateway, eventually, request};
+
+const TOKEN: &str = "admin-token-canary-0123456789abcdef";
+const ACCOUNTS: &str = "/admin/v1/accounts";
+/// The cap of every body.
+const CAP: usize = 64 << 10;
+
+/// A gateway that lets this module's operator in, with everything that it can log.
+fn open(accounts: &[Account]) -> Gateway {
+    let secrets = [("IT_ADMIN", TOKEN), ("IMAGATE_LOG", "trace")];
+    Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", accounts, &secrets)
+}
+
+/// The path of one account.
+fn at(name: &str) -> String {
+    format!("{ACCOUNTS}/{name}")
+}
+
+/// Sends as the operator, and holds whatever comes back against what holds for every answer.
+#[track_caller]
+fn ask(gateway: &Gateway, call: Call) -> Answer {
+    let answer = call.key(TOKEN).send(gateway.address());
+    assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
+    assert!(answer.header("x-request-id").is_some(), "{answer:?}");
+    for canary in ["canary", TOKEN] {
+        assert!(!answer.text().contains(canary), "{}", answer.text());
+    }
+    answer
+}
+
+/// What answers with 200, as the document describes it.
+#[track_caller]
+fn good(gateway: &Gateway, call: Call, component: &str) -> Value {
+    let answer = ask(gateway, call).good();
+    check(component, &answer);
+    answer
+}
+
+/// An error as the document describes it: its code and the field at fault.
+#[track_caller]
+fn refused(answer: &Answer, status: u16) -> (String, Option<String>) {
+    let error = answer.error(status);
+    check("ErrorResponse", &answer.json());
+    assert_eq!(answer.should_retry(), Some("false"));
+    let text = |name: &str| error[name].as_str().map(str::to_owned);
+    (text("code").unwrap_or_default(), text("param"))
+}
+
+/// Holds a value against a component of the document.
+#[track_caller]
+fn check(component: &str, value: &Value) {
+    let validator = validator(component);
+    let faults: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(faults.is_empty(), "{component}: {faults:?} in {value}");
+}
+
+fn validator(component: &str) -> Validator {
+    let document: Value = serde_json::from_str(include_str!("../../openapi/admin.json")).expect("it is JSON");
+    let mut components = document["components"].clone();
+    plain(&mut components);
+    let schema = json!({ "$ref": format!("#/components/schemas/{component}"), "components": components });
+    jsonschema::draft7::new(&schema).expect("a schema")
+}
+
+/// `nullable` is a word of OpenAPI; JSON Schema says the same in another way.
+fn plain(schema: &mut Value) {
+    if let Some(members) = schema.as_object_mut() {
+        members.values_mut().for_each(plain);
+        if members.remove("nullable") == Some(Value::Bool(true)) {
+            *schema = json!({ "anyOf": [{ "type": "null" }, schema.take()] });
+        }
+    } else if let Some(items) = schema.as_array_mut() {
+        items.iter_mut().for_each(plain);
+    }
+}
+
+/// An account with a key at this upstream. As a token of the upstream the key is a canary.
+fn new_account(name: &str, upstream: &FakeUpstream) -> Value {
+    json!({"name": name, "kind": "api_key", "base_url": upstream.base_url(), "api_key": format!("sk-canary-{name}")})
+}
+
+fn names(gateway: &Gateway) -> Vec<String> {
+    let list = good(gateway, Call::get(ACCOUNTS), "AccountList");
+    let accounts = list["data"].as_array().expect("a list").iter();
+    accounts.map(|account| account["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// Which account the gateway asks for a generation, by its token.
+fn asked(upstream: &FakeUpstream, gateway: &Gateway) -> Option<String> {
+    let before = upstream.attempts();
+    gateway.generate(json!({}));
+    upstream.ledger().into_iter().nth(before).map(|attempt| attempt.token)
+}
+
+#[track_caller]
+fn follows(what: &str, upstream: &FakeUpstream, gateway: &Gateway, expected: Option<&str>) {
+    eventually(what, || (asked(upstream, gateway).as_deref() == expected).then_some(()));
+}
+
+/// Every byte below a folder.
+fn bytes_below(folder: &Path) -> Vec<u8> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let read = |path: std::path::PathBuf| {
+        if path.is_dir() { bytes_below(&path) } else { std::fs::read(path).unwrap_or_default() }
+    };
+    entries.flat_map(read).collect()
+}
+
+#[track_caller]
+fn nothing_leaked(gateway: &Gateway) {
+    assert!(gateway.said().contains("answered"), "there is a log");
+    for canary in ["sk-canary", "secret-canary", "refresh-canary", "header-canary", TOKEN] {
+        assert!(!gateway.said().contains(canary), "{canary} is logged");
+        let disk = bytes_below(gateway.home());
+        assert!(
+            !disk.windows(canary.len()).any(|window| window == canary.as_bytes()),
+            "{canary} lies open on the disk"
+        );
+    }
+}
+
+#[test]
+fn an_account_is_added_and_serves_then_disabled_enabled_and_deleted_with_the_gateway_following() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&[Account::at("only", &upstream).spare()]);
+    let created = good(&gateway, Call::post(ACCOUNTS).json(&new_account("second", &upstream)), "Account");
+    let fields = json!({"name": "second", "source": "store", "kind": "api_key", "protocol": "images", "tier": "paid",
+        "base_url": upstream.base_url(), "groups": ["default"], "priority": 0, "concurrency": 8,
+        "large_concurrency": 2, "state": "enabled"});
+    for (name, value) in fields.as_object().expect("fields") {
+        assert_eq!(&created[name], value, "{name}: {created}");
+    }
+    follows("a paid account goes first", &upstream, &gateway, Some("sk-canary-second"));
+    assert_eq!(names(&gateway), ["only", "second"]);
+
+    let change = json!({"enabled": false, "reason": "the invoice is in dispute"});
+    let disabled = good(&gateway, Call::patch(&at("second")).json(&change), "Account");
+    assert_eq!((&disabled["state"], &disabled["disabled_reason"]), (&json!("disabled"), &change["reason"]));
+    assert!(disabled["disabled_at"].is_string(), "{disabled}");
+    follows("a disabled account is left alone", &upstream, &gateway, Some("sk-upstream-only"));
+    assert_eq!(good(&gateway, Call::get(&at("second")), "Account"), disabled);
+
+    let id = created["id"].as_str().expect("an id");
+    let enabled = good(&gateway, Call::patch(&at(id)).json(&json!({"enabled": true})), "Account");
+    assert_eq!(enabled, created, "as if nothing had been");
+    follows("an enabled account is back", &upstream, &gateway, Some("sk-canary-second"));
+
+    let deleted = good(&gateway, Call::delete(&at("second")), "DeletedAccount");
+    assert_eq!(deleted, json!({"id": id, "name": "second", "deleted": true}));
+    follows("a deleted account is gone", &upstream, &gateway, Some("sk-upstream-only"));
+    let again = ask(&gateway, Call::delete(&at("second")));
+    assert_eq!(refused(&again, 404), ("account_not_found".to_owned(), None));
+    assert_eq!(names(&gateway), ["only"]);
+    nothing_leaked(&gateway);
+}
+
+#[test]
+fn what_was_added_survives_a_kill_and_is_the_same_by_command() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = open(&[Account::at("only", &upstream).spare()]);
+    good(&gateway, Call::post(ACCOUNTS).json(&new_account("kept", &upstream)), "Account");
+    let change = json!({"enabled": false});
+    good(&gateway, Call::patch(&at("only")).json(&change), "Account");
+    gateway.kill();
+    gateway.start();
+    follows("the kept account serves", &upstream, &gateway, Some("sk-canary-kept"));
+    let only = good(&gateway, Call::get(&at("only")), "Account");
+    assert_eq!((&only["source"], &only["state"]), (&json!("file"), &json!("disabled")));
+    let by_command = gateway.account("kept");
+    assert_eq!((&by_command["source"], &by_command["state"]), (&json!("store"), &json!("enabled")));
+    nothing_leaked(&gateway);
+}
+
+#[test]
+fn an_account_that_fetches_tokens_works_with_every_secret_that_it_was_given() {
+    let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
+    let gateway = open(&[Account::at("only", &upstream).spare()]);
+    // The names and secrets of the kit's token endpoint, so that only the right ones are taken.
+    let account = json!({"name": "a", "kind": "oauth", "base_url": upstream.base_url(), "token_url": tokens.url(),
+        "grant": "refresh_token", "client_id": "client-a", "client_secret": "secret-a", "refresh_token": "rt-a-0",
+        "concurrency": 2.0, "headers": {"x-project": "p"}, "secret_headers": {"x-api-key": "header-canary"}});
+    let created = good(&gateway, Call::post(ACCOUNTS).json(&account), "Account");
+    assert_eq!((&created["kind"], &created["concurrency"]), (&json!("oauth"), &json!(2)));
+    assert!(!created.to_string().contains("secret-a") && !created.to_string().contains("rt-a"), "{created}");
+    follows("its token is fetched and used", &upstream, &gateway, Some("at-a-1"));
+    let attempt = upstream.ledger().pop().expect("an attempt");
+    assert_eq!((attempt.header("x-project"), attempt.header("x-api-key")), (Some("p"), Some("header-canary")));
+    for secret in ["secret-a", "rt-a-", "at-a-"] {
+        assert!(!gateway.said().contains(secret), "{secret} is logged");
+    }
+    nothing_leaked(&gateway);
+}
+
+#[test]
+fn an_account_of_the_file_can_rest_but_not_go() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&[Account::at("only", &upstream)]);
+    let answer = ask(&gateway, Call::delete(&at("only")));
+    assert_eq!(refused(&answer, 409), ("account_read_only".to_owned(), None));
+    assert!(answer.text().contains("settings file"), "{}", answer.text());
+    let taken = ask(&gateway, Call::post(ACCOUNTS).json(&new_account("only", &upstream)));
+    assert_eq!(refused(&taken, 409), ("account_exists".to_owned(), Some("name".to_owned())));
+    good(&gateway, Call::post(ACCOUNTS).json(&new_account("other", &upstream)), "Account");
+    let taken = ask(&gateway, Call::post(ACCOUNTS).json(&new_account("other", &upstream)));
+    assert_eq!(refused(&taken, 409), ("account_exists".to_owned(), Some("name".to_owned())));
+    assert_eq!(names(&gateway), ["only", "other"]);
+}
+
+#[test]
+#[cfg(feature = "admin")]
+fn the_generated_client_does_all_of_it() {
+    use imagate::admin::{connect, types};
+    let gateway = open(&[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let admin = connect(&format!("http://{}/", gateway.address()), TOKEN).expect("a client");
+        let new = types::NewAccount::builder().name("drawn").kind(types::AccountKind::Simulator);
+        let created = admin.create_account().body(new).send().await.expect("an account").into_inner();
+        assert_eq!(created.state, types::AccountState::Enabled);
+        let change = types::AccountChange::builder().enabled(false);
+        let disabled = admin.update_account().name("drawn").body(change).send().await.expect("an account");
+        assert_eq!(disabled.disabled_reason.as_deref(), Some("disabled by an operator"));
+        let listed = admin.list_accounts().send().await.expect("a list");
+        assert!(listed.data.iter().any(|account| account.id == created.id));
+        assert!(admin.delete_account().name("drawn").send().await.expect("an answer").deleted);
+        let gone = admin.retrieve_account().name("drawn").send().await.expect_err("it is gone");
+        assert_eq!(gone.status().map(|status| status.as_u16()), Some(404));
+        let stranger = connect(&format!("http://{}", gateway.address()), "no token").expect("a client");
+        assert_eq!(
+            stranger.list_accounts().send().await.expect_err("a 401").status().map(|status| status.as_u16()),
+            Some(401)
+        );
+    });
+}
+
+#[test]
+fn a_resting_account_says_until_when_and_why() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&[Account::at("only", &upstream)]);
+    upstream.always("sk-upstream-only", "status=429 retry-after=300");
+    gateway.generate(json!({}));
+    let account = eventually("the rest is stored", || {
+        let account = good(&gateway, Call::get(&at("only")), "Account");
+        (account["state"] == "resting").then_some(account)
+    });
+    assert!(account["cooling_until"].is_string() && account["cooling_cause"].is_string(), "{account}");
+    let enabled = good(&gateway, Call::patch(&at("only")).json(&json!({"enabled": true})), "Account");
+    assert_eq!((&enabled["state"], &enabled["cooling_until"]), (&json!("enabled"), &Value::Null));
+}
+
+#[test]
+fn only_the_admin_token_lets_in_and_it_lets_in_nowhere_else() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&[Account::at("only", &upstream)]);
+    let wrong = [
+        None,
+        Some(String::new()),
+        Some(TOKEN.to_owned()),
+        Some(format!("Basic {TOKEN}")),
+        Some(format!("Bearer {TOKEN}x")),
+        Some(format!("Bearer {}", &TOKEN[1..])),
+        Some(format!("Bearer {}", TOKEN.to_uppercase())),
+        Some(format!("Bearer {}", gateway.secret())),
+    ];
+    for header in &wrong {
+        for call in everything() {
+            let call = header.iter().fold(call, |call, value| call.header("authorization", value));
+            check_401(&call.send(gateway.address()));
+        }
+    }
+    for call in [Call::generation().json(&request(json!({}))), Call::get("/v1/models")] {
+        check_401(&call.key(TOKEN).send(gateway.address()));
+    }
+    assert_eq!(upstream.attempts(), 0);
+    assert_eq!(names(&gateway), ["only"], "nothing was done");
+}
+
+/// Each operation, as somebody would send it who is let in.
+fn everything() -> [Call; 5] {
+    let account = json!({"name": "intruder", "kind": "simulator"});
+    let change = json!({"enabled": false});
+    [
+        Call::get(ACCOUNTS),
+        Call::post(ACCOUNTS).json(&account),
+        Call::get(&at("only")),
+        Call::patch(&at("only")).json(&change),
+        Call::delete(&at("only")),
+    ]
+}
+
+#[track_caller]
+fn check_401(answer: &Answer) {
+    let error = answer.error(401);
+    let expected =
+        json!({"message": "Invalid API key", "type": "authentication_error", "param": null, "code": "INVALID_API_KEY"});
+    assert_eq!(error, expected);
+    assert!(answer.header("www-authenticate").is_some_and(|value| value.starts_with("Bearer")), "{answer:?}");
+    check("ErrorResponse", &answer.json());
+}
+
+#[test]
+fn without_an_admin_token_nobody_is_let_in() {
+    let gateway = Gateway::simulated();
+    for call in everything() {
+        let answer = call.key(TOKEN).send(gateway.address());
+        check_401(&answer);
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    for call in everything() {
+        check_401(&call.key("").send(gateway.address()));
+    }
+}
+
+#[test]
+fn a_key_of_a_caller_cannot_be_made_the_admin_token() {
+    let mut gateway = Gateway::simulated();
+    gateway.kill();
+    let done = gateway.program().env("IMAGATE_ADMIN_TOKEN", gateway.secret()).args(["serve", "--config"]);
+    let done = done.args([gateway.config()]).run();
+    assert_ne!(done.code, Some(0));
+    assert!(done.stderr.contains("`admin_token` has the form of a caller's key"), "{done:?}");
+    assert!(!done.stderr.contains(gateway.secret()), "{done:?}");
+}
+
+#[test]
+fn no_body_is_read_before_the_token_was_seen_nor_beyond_its_cap() {
+    let gateway = open(&[]);
+    let unsent = || Call::post(ACCOUNTS).header("content-type", "application/json").only_promising(1 << 30);
+    check_401(&unsent().send(gateway.address()));
+    let (code, _) = refused(&ask(&gateway, unsent()), 413);
+    assert_eq!(code, "request_too_large");
+    let long = json!({"name": "a", "kind": "simulator", "scope": "x".repeat(CAP)}).to_string();
+    let chunked = Call::post(ACCOUNTS).header("content-type", "application/json").bytes(long).in_chunks_of(1000);
+    assert_eq!(refused(&ask(&gateway, chunked), 413).0, "request_too_large");
+    let plain = Call::post(ACCOUNTS).bytes("{}");
+    assert_eq!(refused(&ask(&gateway, plain), 415).0, "unsupported_media_type");
+}
+
+#[test]
+fn a_field_at_fault_is_named_and_nothing_is_stored() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&[Account::at("only", &upstream)]);
+    let base = new_account("second", &upstream);
+    let cases = [
+        ("bas", json!(1), "bas"),
+        ("name", json!("a b"), "name"),
+        ("kind", json!("codex"), "kind"),
+        ("base_url", Value::Null, "base_url"),
+        ("base_url", json!("http://far.example/v1"), "base_url"),
+        ("api_key", json!("line\nbreak"), "api_key"),
+        ("api_key", json!({"file": "/etc/hostname"}), "api_key"),
+        ("token_url", json!("https://a.example"), "token_url"),
+        ("concurrency", json!(0), "concurrency"),
+        ("groups", json!([]), "groups"),
+        ("headers", json!({"authorization": "x"}), "headers.authorization"),
+        ("headers", json!({"x": {"env": "HOME"}}), "headers.x"),
+        ("secret_headers", json!({"x-key": "line\nbreak"}), "secret_headers.x-key"),
+        ("secret_headers", json!({"host": "header-canary"}), "secret_headers.host"),
+    ];
+    for (field, value, param) in cases {
+        let mut account = base.clone();
+        account[field] = value;
+        let answer = ask(&gateway, Call::post(ACCOUNTS).json(&account));
+        assert_eq!(refused(&answer, 400), ("invalid_request_error".to_owned(), Some(param.to_owned())), "{account}");
+    }
+    for body in ["", "[]", "{", "\"x\""] {
+        let call = Call::post(ACCOUNTS).header("content-type", "application/json").bytes(body);
+        assert_eq!(refused(&ask(&gateway, call), 400), ("invalid_request_error".to_owned(), None), "{body}");
+    }
+    let change = json!({"enabled": true, "reason": "x"});
+    let answer = ask(&gateway, Call::patch(&at("only")).json(&change));
+    assert_eq!(refused(&answer, 400).1.as_deref(), Some("reason"));
+    assert_eq!(names(&gateway), ["only"]);
+    nothing_leaked(&gateway);
+}
+
+#[test]
+fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
+    let gateway = open(&[]);
+    let answer = ask(&gateway, Call::delete(ACCOUNTS));
+    assert_eq!(refused(&answer, 405).0, "method_not_allowed");
+    assert_eq!(answer.header("allow"), Some("GET, POST"));
+    let answer = ask(&gateway, Call::post(&at("x")).json(&json!({})));
+    assert_eq!(refused(&answer, 405).0, "method_not_allowed");
+    let allowed = answer.header("allow").unwrap_or_default();
+    assert!(["GET", "PATCH", "DELETE"].iter().all(|method| allowed.contains(method)), "{allowed}");
+    let answer = ask(&gateway, Call::get(&at("nobody")));
+    assert_eq!(refused(&answer, 404).0, "account_not_found");
+    let nowhere = Call::get("/admin/v1").send(gateway.address());
+    assert_eq!(nowhere.error(404)["code"], "unknown_url");
+}

@@ -1,0 +1,190 @@
+//! The fallback ladder of the specification: 4K at high, 4K at medium, 1536x1024 at medium. Only for those who ask for it,
+//! only where nothing can have been made, and never in silence.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, alpha_png};
+
+const HEADER: &str = "x-imagate-fallback";
+const LADDER: [(&str, &str); 3] = [("3840x2160", "high"), ("3840x2160", "medium"), ("1536x1024", "medium")];
+
+/// A generation of the largest size in the best quality that may be made smaller.
+fn opted_in(gateway: &Gateway, with: Value) -> Call {
+    let mut fields = json!({"size": "3840x2160", "quality": "high"});
+    for (name, value) in with.as_object().expect("fields") {
+        fields[name] = value.clone();
+    }
+    gateway.call(fields).header(HEADER, "ladder")
+}
+
+/// What was asked for in each attempt.
+fn asked(upstream: &FakeUpstream) -> Vec<(String, String)> {
+    let ledger = upstream.ledger();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    ledger.iter().map(|attempt| (word(&attempt.fields()["size"]), word(&attempt.fields()["quality"]))).collect()
+}
+
+fn steps(steps: &[(&str, &str)]) -> Vec<(String, String)> {
+    steps.iter().map(|(size, quality)| ((*size).to_owned(), (*quality).to_owned())).collect()
+}
+
+/// The answer and the record say the same: what was really made instead.
+#[track_caller]
+fn is_told(answer: &Answer, gateway: &Gateway, step: Option<(&str, &str)>) {
+    let told = step.map(|(size, quality)| format!("{size} {quality}"));
+    assert_eq!(answer.header(HEADER), told.as_deref());
+    let record = gateway.settled(1).pop().expect("a record");
+    assert_eq!(record["fallback"].as_str(), told.as_deref(), "{record}");
+    if let Some((size, _)) = step {
+        assert_eq!(record["delivered"][0]["size"], size, "{record}");
+        assert_eq!((&record["size"], &record["quality"]), (&json!("3840x2160"), &json!("high")), "what was requested");
+    }
+}
+
+#[test]
+fn a_failure_that_made_nothing_goes_one_step_down() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.next("status=500");
+    let answer = opted_in(&gateway, json!({})).send(gateway.address());
+    let body = answer.good();
+    assert_eq!((&body["size"], &body["quality"]), (&json!("3840x2160"), &json!("medium")));
+    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
+    is_told(&answer, &gateway, Some(LADDER[1]));
+}
+
+#[test]
+fn the_ladder_ends_at_its_last_step() {
+    for failures in [2, 3] {
+        let upstream = FakeUpstream::start();
+        let gateway = Gateway::before(&upstream);
+        (0..failures).for_each(|_| upstream.next("status=503"));
+        let answer = opted_in(&gateway, json!({})).send(gateway.address());
+        assert_eq!(asked(&upstream), steps(&LADDER));
+        if failures == 2 {
+            assert_eq!(answer.good()["size"], "1536x1024");
+            is_told(&answer, &gateway, Some(LADDER[2]));
+        } else {
+            answer.error(502);
+            assert_eq!(answer.header(HEADER), None);
+        }
+    }
+}
+
+#[test]
+fn another_account_is_asked_for_the_same_before_anything_is_made_smaller() {
+    let upstream = FakeUpstream::start();
+    let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+    let gateway = Gateway::with("", &accounts);
+    upstream.next("status=500");
+    let answer = opted_in(&gateway, json!({})).send(gateway.address());
+    assert_eq!(answer.good()["quality"], "high");
+    assert_eq!(asked(&upstream), steps(&[LADDER[0], LADDER[0]]));
+    is_told(&answer, &gateway, None);
+}
+
+#[test]
+fn an_account_that_turns_the_size_away_may_take_the_smaller_one() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    // A 4xx without a parameter is between the account and its upstream: class N.
+    upstream.next("status=400");
+    let answer = opted_in(&gateway, json!({})).send(gateway.address());
+    answer.good();
+    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
+    is_told(&answer, &gateway, Some(LADDER[1]));
+}
+
+#[test]
+fn what_may_have_been_paid_or_was_refused_is_never_made_smaller() {
+    for script in [
+        "status=524 body=html",
+        "hang-up how=reset",
+        "cut=30",
+        "data=empty tokens=9",
+        "status=400 body=policy",
+        "status=400 body=parameter",
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = Gateway::before(&upstream);
+        upstream.next(script);
+        let answer = opted_in(&gateway, json!({})).send(gateway.address());
+        assert!([400, 502].contains(&answer.status), "{script}: {}", answer.status);
+        assert_eq!(answer.should_retry(), Some("false"), "{script}");
+        assert_eq!(asked(&upstream), steps(&LADDER[..1]), "{script}");
+        assert_eq!(answer.header(HEADER), None, "{script}");
+    }
+}
+
+#[test]
+fn nothing_is_made_smaller_for_those_who_did_not_ask_for_it() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in ["status=500", "status=400"] {
+        let before = upstream.attempts();
+        upstream.next(script);
+        let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
+        answer.error(502);
+        assert_eq!(upstream.attempts(), before + 1, "{script}");
+    }
+}
+
+#[test]
+fn only_what_stands_on_the_ladder_goes_down() {
+    for (size, quality, then) in [
+        ("3840x2160", "medium", Some(("1536x1024", "medium"))),
+        ("2160x3840", "high", Some(("2160x3840", "medium"))),
+        ("2160x3840", "medium", Some(("1024x1536", "medium"))),
+        ("2160x3840", "high", Some(("2160x3840", "medium"))),
+        ("2160x3840", "medium", Some(("1024x1536", "medium"))),
+        ("1536x1024", "medium", None),
+        ("1024x1024", "high", None),
+        ("2048x1152", "high", None),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = Gateway::before(&upstream);
+        upstream.next("status=500");
+        let answer = opted_in(&gateway, json!({"size": size, "quality": quality})).send(gateway.address());
+        let mut expected = vec![(size, quality)];
+        expected.extend(then);
+        assert_eq!(asked(&upstream), steps(&expected), "{size} {quality}");
+        assert_eq!(answer.status == 200, then.is_some(), "{size} {quality}");
+    }
+}
+
+#[test]
+fn a_group_can_ask_for_all_of_its_callers() {
+    let upstream = FakeUpstream::start();
+    let top = "[[groups]]\nname = \"default\"\nfallback = \"ladder\"\n";
+    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    upstream.next("status=500");
+    let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
+    answer.good();
+    is_told(&answer, &gateway, Some(LADDER[1]));
+}
+
+#[test]
+fn edits_and_streams_go_down_as_well() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.next("status=500");
+    let form = Form::minimum().text("size", "3840x2160").text("quality", "high").file("image", &alpha_png(96, 64));
+    let answer = form.call().key(gateway.secret()).header(HEADER, "ladder").send(gateway.address());
+    answer.good();
+    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
+    is_told(&answer, &gateway, Some(LADDER[1]));
+    upstream.next("status=500");
+    let answer = opted_in(&gateway, json!({"stream": true})).send(gateway.address());
+    assert_eq!((answer.status, answer.header(HEADER)), (200, Some("3840x2160 medium")));
+    assert!(answer.text().contains("image_generation.completed"));
+}
+
+#[test]
+fn another_word_in_the_header_is_a_400() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let answer = gateway.call(json!({})).header(HEADER, "rope").send(gateway.address());
+    let error = answer.error(400);
+    assert!(error["message"].as_str().is_some_and(|text| text.contains(HEADER)), "{error}");
+    assert_eq!(upstream.accepted(), 0);
+}

@@ -1,0 +1,170 @@
+//! The content filter: it runs before anything is spent, and what it refuses looks like any other refusal.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, FLAGGED, FakeModerator, FakeUpstream, Form, Gateway, alpha_png};
+
+/// A gateway with these lines of `[groups.filter]`.
+fn filtered(upstream: &FakeUpstream, filter: &str) -> Gateway {
+    let top = format!("[[groups]]\nname = \"default\"\n[groups.filter]\n{filter}\n");
+    Gateway::with_secrets(&top, &[Account::at("only", upstream)], &[("IT_MODERATION", "sk-moderation-canary")])
+}
+
+/// Lines for a moderation endpoint.
+fn moderation(moderator: &FakeModerator, on_error: &str, timeout: &str) -> String {
+    format!(
+        "[groups.filter.moderation]\nbase_url = \"{}\"\napi_key = {{ env = \"IT_MODERATION\" }}\n\
+         model = \"omni-moderation-latest\"\non_error = \"{on_error}\"\ntimeout = \"{timeout}\"\n",
+        moderator.base_url()
+    )
+}
+
+/// Refused as an upstream refuses, nothing spent, and one record.
+#[track_caller]
+fn is_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, records: usize) {
+    let error = answer.error(502);
+    let row = (&error["message"], &error["type"], &error["code"], &error["param"], &error["reason"]);
+    let word = json!("upstream_error");
+    assert_eq!(row, (&json!("Upstream request failed"), &word, &word, &Value::Null, &json!("content_refused")));
+    assert_eq!(answer.should_retry(), Some("false"));
+    assert_eq!(upstream.accepted(), 0, "something was spent");
+    let all = gateway.settled(records);
+    let record = all.last().expect("a record");
+    assert_eq!((all.len(), &record["state"]), (records, &json!("refused")), "{record}");
+    assert_eq!((&record["attempts"], &record["usage"], &record["delivered"]), (&json!([]), &Value::Null, &json!([])));
+}
+
+#[test]
+fn a_word_of_the_operator_is_refused_in_every_spelling_of_case() {
+    let upstream = FakeUpstream::start();
+    let gateway = filtered(&upstream, "words = [\"zeppelin\", \"two words\"]");
+    let refused = ["a zeppelin", "A ZEPPELIN!", "the Zeppelin, at night", "zeppelin", "here are two words of it"];
+    for (at, prompt) in refused.iter().enumerate() {
+        is_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
+    }
+    // The prompt and the rule are nobody's business but the operator's.
+    let said = gateway.said();
+    assert!(!said.contains("at night") && !said.contains("two words of it"), "{said}");
+    for prompt in ["a red cube", "zeppelins of the past are another word", "two more words"] {
+        gateway.generate(json!({"prompt": prompt})).good();
+    }
+}
+
+#[test]
+fn a_pattern_of_the_operator_is_refused() {
+    let upstream = FakeUpstream::start();
+    let gateway = filtered(&upstream, r"patterns = ['\bproject[ -]x\d+\b', '(?i)forbidden$']");
+    for (at, prompt) in ["draw project x7 now", "project-x42", "this is Forbidden"].iter().enumerate() {
+        is_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
+    }
+    gateway.generate(json!({"prompt": "project x, forbidden for none"})).good();
+}
+
+#[test]
+fn edits_and_streams_are_filtered_as_well() {
+    let upstream = FakeUpstream::start();
+    let gateway = filtered(&upstream, "words = [\"zeppelin\"]");
+    let form = Form::new().text("model", "gpt-image-2").text("prompt", "a zeppelin").file("image", &alpha_png(96, 64));
+    is_refused(&gateway.edit(form), &gateway, &upstream, 1);
+    is_refused(&gateway.generate(json!({"prompt": "a zeppelin", "stream": true})), &gateway, &upstream, 2);
+}
+
+#[test]
+fn what_the_moderation_endpoint_flags_is_refused() {
+    let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
+    let gateway = filtered(&upstream, &moderation(&moderator, "closed", "5s"));
+    is_refused(&gateway.generate(json!({"prompt": format!("please {FLAGGED}")})), &gateway, &upstream, 1);
+    gateway.generate(json!({"prompt": "a red cube"})).good();
+    let asked = moderator.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0].path, "/v1/moderations");
+    assert_eq!(asked[0].authorization.as_deref(), Some("Bearer sk-moderation-canary"));
+    assert_eq!(asked[0].body["model"], "omni-moderation-latest");
+    assert!(asked[1].body["input"].to_string().contains("a red cube"), "{}", asked[1].body);
+    assert!(!gateway.said().contains("sk-moderation-canary"));
+    assert!(
+        upstream.ledger().iter().all(|attempt| attempt.header("authorization") != Some("Bearer sk-moderation-canary"))
+    );
+}
+
+#[test]
+fn the_operators_own_words_are_looked_at_before_anybody_is_asked() {
+    let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
+    let gateway = filtered(&upstream, &format!("words = [\"zeppelin\"]\n{}", moderation(&moderator, "closed", "5s")));
+    is_refused(&gateway.generate(json!({"prompt": "a zeppelin"})), &gateway, &upstream, 1);
+    assert_eq!(moderator.asked().len(), 0);
+}
+
+/// A name, and what brings it about.
+type Trouble = (&'static str, fn(&FakeModerator));
+
+/// Everything that a moderation endpoint can do instead of giving a verdict.
+fn troubles() -> [Trouble; 8] {
+    [
+        ("it hangs up", FakeModerator::hang_up),
+        ("a 500", |moderator| moderator.always(500, "{\"error\":{\"message\":\"moderation-canary\"}}")),
+        ("a 401", |moderator| moderator.always(401, "{\"error\":{\"message\":\"moderation-canary\"}}")),
+        ("a 429", |moderator| moderator.always(429, "{}")),
+        ("a page", |moderator| moderator.always(200, "<html>moderation-canary</html>")),
+        ("no verdict", |moderator| moderator.always(200, "{\"results\":[]}")),
+        ("another shape", |moderator| moderator.always(200, "{\"results\":[{\"flagged\":\"perhaps\"}]}")),
+        ("it is slow", |moderator| moderator.take(Duration::from_secs(3))),
+    ]
+}
+
+#[test]
+fn without_a_verdict_a_closed_filter_spends_nothing() {
+    for (what, trouble) in troubles() {
+        let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
+        let gateway = filtered(&upstream, &moderation(&moderator, "closed", "500ms"));
+        trouble(&moderator);
+        let answer = gateway.generate(json!({"prompt": "a red cube"}));
+        let error = answer.error(answer.status);
+        assert!([502, 503].contains(&answer.status), "{what}: {} {error}", answer.status);
+        assert!(answer.should_retry().is_some() && !answer.text().contains("moderation-canary"), "{what}: {error}");
+        assert_eq!(upstream.accepted(), 0, "{what}: something was spent");
+        let records = gateway.settled(1);
+        assert!(records.len() == 1 && records[0]["attempts"] == json!([]), "{what}: {records:#?}");
+    }
+}
+
+#[test]
+fn without_a_verdict_an_open_filter_lets_pass_and_says_so_in_the_log() {
+    for (what, trouble) in troubles() {
+        let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
+        let gateway = filtered(&upstream, &moderation(&moderator, "open", "500ms"));
+        trouble(&moderator);
+        gateway.generate(json!({"prompt": "a red cube"})).good();
+        assert_eq!(upstream.attempts(), 1, "{what}");
+        let said = gateway.said().to_lowercase();
+        assert!(said.contains("moderation"), "{what}: the operator is told nothing\n{said}");
+        assert!(!said.contains("moderation-canary") && !said.contains("red cube"), "{what}: {said}");
+    }
+}
+
+#[test]
+fn whether_the_filter_is_open_or_closed_must_be_written() {
+    let home = tempfile::TempDir::new().expect("a directory");
+    let file = home.path().join("imagate.toml");
+    let text = "[[groups]]\nname = \"default\"\n[groups.filter.moderation]\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+                model = \"omni-moderation-latest\"\n";
+    std::fs::write(&file, text).expect("a file");
+    let done = crate::kit::Program::new(home.path()).args(["config", "check", "--config"]).args([&file]).run();
+    assert_eq!(done.code, Some(64), "{done:#?}");
+    assert!(format!("{}{}", done.stdout, done.stderr).contains("on_error"), "{done:#?}");
+}
+
+#[test]
+fn a_refused_request_does_not_take_a_place_of_its_key() {
+    let upstream = FakeUpstream::start();
+    let gateway = filtered(&upstream, "words = [\"zeppelin\"]");
+    let order = |prompt: &str| {
+        gateway.call(json!({"prompt": prompt})).header("idempotency-key", "order-1").send(gateway.address())
+    };
+    order("a zeppelin").error(502);
+    // The same order again is the same refusal, and nothing is spent for either.
+    assert_eq!(order("a zeppelin").error(502)["reason"], "content_refused");
+    assert_eq!(upstream.accepted(), 0);
+}

@@ -1,0 +1,197 @@
+//! A fake OAuth token endpoint on loopback, with its own ledger.
+//!
+//! An account `a` signs in as `client-a` with `secret-a`. Its refresh tokens are `rt-a-0`, `rt-a-1`, …: each exchange
+//! gives the next one and makes the one before worthless, as an upstream that rotates them does. Its access tokens are
+//! `at-a-1`, `at-a-2`, … in the order of the exchanges, whatever the grant.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use super::desk::{Desk, Letter};
+use super::pause;
+
+/// One line of the ledger.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    /// The account whose client asked; empty for a client that nobody knows.
+    pub(crate) account: String,
+    pub(crate) form: BTreeMap<String, String>,
+    /// Whether the client named itself in the header `authorization`.
+    pub(crate) basic: bool,
+    /// The answer; 0 for none.
+    pub(crate) status: u16,
+    /// The access token that was given.
+    pub(crate) token: Option<String>,
+    /// When that token ends.
+    pub(crate) ends: Option<Instant>,
+}
+
+/// The endpoint. Dropping it closes the port.
+pub(crate) struct FakeTokens {
+    desk: Desk,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    ledger: Vec<Exchange>,
+    /// How many tokens each account was given.
+    given: HashMap<String, usize>,
+    /// The number of the refresh token that is good.
+    good: HashMap<String, usize>,
+    revoked: HashSet<String>,
+    lifetime: Duration,
+    takes: Duration,
+    down: bool,
+}
+
+// === impl FakeTokens ===
+
+impl FakeTokens {
+    /// Its tokens live for an hour.
+    pub(crate) fn start() -> Self {
+        let state = Arc::new(Mutex::new(State {
+            ledger: Vec::new(),
+            given: HashMap::new(),
+            good: HashMap::new(),
+            revoked: HashSet::new(),
+            lifetime: Duration::from_secs(3600),
+            takes: Duration::ZERO,
+            down: false,
+        }));
+        let serving = Arc::clone(&state);
+        Self { desk: Desk::open(move |letter| exchange(&serving, letter)), state }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/oauth/token", self.desk.address())
+    }
+
+    /// What tokens from now on say of their life.
+    pub(crate) fn live(&self, lifetime: Duration) {
+        self.state().lifetime = lifetime;
+    }
+
+    /// Each exchange takes so long from now on: time for others to ask as well.
+    pub(crate) fn take(&self, time: Duration) {
+        self.state().takes = time;
+    }
+
+    /// The refresh token of this account is worthless from now on.
+    pub(crate) fn revoke(&self, account: &str) {
+        self.state().revoked.insert(account.to_owned());
+    }
+
+    /// Whether it closes every connection without a word.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.state().down = down;
+    }
+
+    /// The exchanges that this account asked for.
+    pub(crate) fn of(&self, account: &str) -> Vec<Exchange> {
+        self.ledger().into_iter().filter(|exchange| exchange.account == account).collect()
+    }
+
+    pub(crate) fn ledger(&self) -> Vec<Exchange> {
+        self.state().ledger.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn exchange(state: &Mutex<State>, letter: &Letter) -> Option<(u16, String)> {
+    let takes = lock(state).takes;
+    pause(takes);
+    let mut state = lock(state);
+    let form = form(&letter.body);
+    let client = client(letter, &form);
+    let account = client.as_ref().and_then(|(id, _)| id.strip_prefix("client-")).unwrap_or_default().to_owned();
+    let known = client.is_some_and(|(_, secret)| secret == format!("secret-{account}"));
+    let mut line =
+        Exchange { account, basic: letter.header("authorization").is_some(), form, status: 0, token: None, ends: None };
+    let answer = if state.down { None } else { Some(state.judge(&mut line, known)) };
+    line.status = answer.as_ref().map_or(0, |(status, _)| *status);
+    state.ledger.push(line);
+    answer
+}
+
+// === impl State ===
+
+impl State {
+    fn judge(&mut self, line: &mut Exchange, known: bool) -> (u16, String) {
+        let refused =
+            |status, word: &str| (status, json!({"error": word, "error_description": "token-canary"}).to_string());
+        if !known {
+            return refused(401, "invalid_client");
+        }
+        let account = line.account.clone();
+        let field = |name: &str| line.form.get(name).map(String::as_str).unwrap_or_default();
+        let mut rotated = None;
+        match field("grant_type") {
+            "client_credentials" => {}
+            "refresh_token" => {
+                let good = *self.good.entry(account.clone()).or_insert(0);
+                let expected = format!("rt-{account}-{good}");
+                if field("refresh_token") != expected || self.revoked.contains(&account) {
+                    return refused(400, "invalid_grant");
+                }
+                self.good.insert(account.clone(), good + 1);
+                rotated = Some(format!("rt-{account}-{}", good + 1));
+            }
+            _ => return refused(400, "unsupported_grant_type"),
+        }
+        let given = self.given.entry(account.clone()).or_insert(0);
+        *given += 1;
+        let token = format!("at-{account}-{given}");
+        let mut answer = json!({"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime.as_secs()});
+        if let Some(rotated) = rotated {
+            answer["refresh_token"] = rotated.into();
+        }
+        line.token = Some(token);
+        line.ends = Some(Instant::now() + self.lifetime);
+        (200, answer.to_string())
+    }
+}
+
+/// The client's id and secret, from the header or from the form.
+fn client(letter: &Letter, form: &BTreeMap<String, String>) -> Option<(String, String)> {
+    if let Some(encoded) = letter.header("authorization").and_then(|value| value.strip_prefix("Basic ")) {
+        let text = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
+        let (id, secret) = text.split_once(':')?;
+        return Some((decoded(id), decoded(secret)));
+    }
+    Some((form.get("client_id")?.clone(), form.get("client_secret").cloned().unwrap_or_default()))
+}
+
+fn form(body: &[u8]) -> BTreeMap<String, String> {
+    let text = String::from_utf8_lossy(body);
+    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+}
+
+/// Undoes the encoding of forms.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let pair: String = rest.by_ref().take(2).map(char::from).collect();
+                u8::from_str_radix(&pair, 16).expect("two hexadecimal digits")
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).expect("text")
+}

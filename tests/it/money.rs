@@ -1,0 +1,37 @@
+//! The money rules end to end: through the official clients as users run them, under random faults, and over time.
+//!
+//! The ledger of the fake upstream is the judge of what was paid, the records of what is said to have been paid.
+
+mod chaos;
+mod cooling;
+mod orphans;
+mod sdks;
+
+use serde_json::Value;
+
+use crate::kit::{Account, FakeUpstream, Gateway};
+
+/// Three accounts at one upstream; `first` is always chosen first while it has a place.
+fn pool(upstream: &FakeUpstream) -> Gateway {
+    pool_with("", upstream)
+}
+
+/// As [`pool`], with these top-level lines of the configuration.
+fn pool_with(top: &str, upstream: &FakeUpstream) -> Gateway {
+    let accounts = [
+        Account::at("first", upstream),
+        Account::at("second", upstream).spare(),
+        Account::at("third", upstream).spare(),
+    ];
+    Gateway::with(top, &accounts)
+}
+
+/// How many attempts ended with an image and were told to their end.
+fn paid(upstream: &FakeUpstream) -> usize {
+    upstream.ledger().iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count()
+}
+
+/// How many attempts the records tell of.
+fn recorded_attempts(records: &[Value]) -> usize {
+    records.iter().map(|record| record["attempts"].as_array().map_or(0, Vec::len)).sum()
+}

@@ -1,0 +1,223 @@
+//! Random faults over five accounts: what is paid, what is recorded, who is asked, and what is left over at the end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::kit::{
+    Account, Attempt, Call, FakeUpstream, Form, Gateway, Random, alpha_png, eventually, heavy, pause, request, setting,
+};
+
+const ACCOUNTS: [&str; 5] = ["a", "b", "c", "d", "e"];
+/// Places of each account.
+const PLACES: usize = 4;
+/// Callers at once: more than there are places.
+const LANES: usize = 24;
+const SEED: u64 = 4;
+/// Mean attempts for each request where at most a tenth of the attempts fails.
+const MEAN_MOST: f64 = 1.10;
+/// A pool that is well takes a small part of this; one whose places leak would take hours.
+const LONGEST: Duration = Duration::from_secs(180);
+/// An account that says `retry-after=1` is not asked for so long.
+const REST: Duration = Duration::from_secs(1);
+/// What arrives so soon after such an answer had set out before it was read.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+
+/// Faults in the shares in which they come, in thousandths of all attempts; the rest is good.
+const FAULTS: [(&str, u64); 14] = [
+    ("status=500", 20),
+    ("status=503", 10),
+    ("status=400", 5),
+    ("status=429 retry-after=1", 2),
+    ("status=400 body=policy", 10),
+    ("status=400 body=parameter", 3),
+    ("status=524 body=html", 8),
+    ("status=502 body=text", 4),
+    ("hang-up how=reset", 8),
+    ("hang-up", 4),
+    ("cut=30", 8),
+    ("cut=70%", 6),
+    ("lack=40%", 4),
+    ("data=empty tokens=1700", 4),
+];
+
+/// How many requests; another number with `IMAGATE_TEST_CHAOS`.
+fn requests() -> usize {
+    setting("IMAGATE_TEST_CHAOS")
+        .map_or(10_000, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of requests"))
+}
+
+/// What came of one request.
+struct Told {
+    user: String,
+    /// Whether the caller hung up soon; then it may be that nobody ever saw the request.
+    left: bool,
+    /// 0 where there was no answer, or it broke off.
+    status: u16,
+}
+
+/// The script of the next attempt.
+fn script(random: &mut Random) -> &'static str {
+    let mut draw = random.between(0, 1000);
+    for (script, share) in FAULTS {
+        if draw < share {
+            return script;
+        }
+        draw -= share;
+    }
+    if draw.is_multiple_of(10) { "delay=20" } else { "" }
+}
+
+/// One request in ten is an edit, one in fifty of the callers leaves before the answer can be there.
+fn one(gateway: &Gateway, number: usize) -> Told {
+    let user = format!("u-{number}");
+    let call = if number.is_multiple_of(10) {
+        Form::minimum().text("user", &user).file("image", &alpha_png(96, 64)).call().key(gateway.secret())
+    } else {
+        Call::generation().key(gateway.secret()).json(&request(json!({"user": user})))
+    };
+    if number % 50 == 7 {
+        let stream = call.dispatch(gateway.address()).expect("a connection");
+        pause(Duration::from_millis(number as u64 % 30));
+        drop(stream);
+        return Told { user, left: true, status: 0 };
+    }
+    let answer = call.send(gateway.address());
+    let whole = answer.complete && (answer.status != 200 || serde_json::from_slice::<Value>(&answer.body).is_ok());
+    Told { user, left: false, status: if whole { answer.status } else { 0 } }
+}
+
+fn gateway(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with("", &ACCOUNTS.map(|name| Account::at(name, upstream).with_places(PLACES)))
+}
+
+/// Nobody was asked between being told to rest and the end of that rest. A call that was already on its way when the
+/// word came is not held against the account. Returns how many rests there were.
+#[track_caller]
+fn nobody_was_asked_while_resting(ledger: &[Attempt]) -> usize {
+    let mut rests = 0;
+    for token in ACCOUNTS.map(|name| format!("sk-upstream-{name}")) {
+        let mine: Vec<_> = ledger.iter().filter(|attempt| attempt.token == token).collect();
+        for told in mine.iter().filter(|attempt| attempt.script.contains("status=429")) {
+            rests += 1;
+            let since = |other: &Attempt| other.came.saturating_duration_since(told.came);
+            let early: Vec<_> =
+                mine.iter().map(|other| since(other)).filter(|since| (ON_THE_WAY..REST).contains(since)).collect();
+            assert!(early.is_empty(), "{token} was asked {early:?} after it was told to rest for {REST:?}");
+        }
+    }
+    rests
+}
+
+/// Every place of every account is free: so many calls stand at the gate at once.
+#[track_caller]
+fn every_place_is_free(gateway: &Gateway, upstream: &FakeUpstream) {
+    let at_once = |prompt: &str| {
+        let with = json!({"prompt": prompt});
+        std::thread::scope(|scope| {
+            (0..LANES).for_each(|_| drop(scope.spawn(|| gateway.generate(with.clone()))));
+        });
+    };
+    // Rest, and the caution towards accounts that failed often, end by themselves.
+    eventually("every account serves again", || {
+        let before = upstream.attempts();
+        at_once("a cube [[delay=50]]");
+        (by_account(&upstream.ledger()[before..]).len() == ACCOUNTS.len()).then_some(())
+    });
+    let before = upstream.attempts();
+    let all = ACCOUNTS.len() * PLACES;
+    std::thread::scope(|scope| {
+        for _ in 0..all {
+            scope.spawn(|| gateway.scripted("gate=places").good());
+        }
+        upstream.wait_until("every place is taken at once", |ledger| ledger.len() == before + all);
+        upstream.open_gate("places");
+    });
+    let taken = by_account(&upstream.ledger()[before..]);
+    assert!(taken.len() == ACCOUNTS.len() && taken.values().all(|count| *count == PLACES), "{taken:?}");
+}
+
+/// How many of these attempts each account made.
+fn by_account(attempts: &[Attempt]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    attempts.iter().for_each(|attempt| *counts.entry(attempt.token.clone()).or_default() += 1);
+    counts
+}
+
+#[test]
+fn under_random_faults_nothing_is_paid_twice_and_nothing_leaks() {
+    let _turn = heavy();
+    let count = requests();
+    let upstream = FakeUpstream::start();
+    let mut random = Random::seeded(SEED);
+    // Attempts take their faults in this order.
+    let scripts: Vec<_> = (0..count + count / 20).map(|_| script(&mut random)).collect();
+    scripts.iter().for_each(|script| upstream.next(script));
+    let gateway = gateway(&upstream);
+    let begun = Instant::now();
+    let next = AtomicUsize::new(0);
+    let told: Vec<Told> = std::thread::scope(|scope| {
+        let lane = || {
+            let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+            let goes_on = |number: &usize| *number < count && begun.elapsed() < LONGEST;
+            numbers.take_while(goes_on).map(|number| one(&gateway, number)).collect::<Vec<_>>()
+        };
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        lanes.into_iter().flat_map(|lane| lane.join().expect("a lane")).collect()
+    });
+    let took = begun.elapsed();
+    assert_eq!(told.len(), count, "requests made in {took:?}: places were lost, or everybody rests");
+    upstream.clear_queue();
+    let records = gateway.settled(told.iter().filter(|told| !told.left).count());
+    let ledger = upstream.ledger();
+    judge(&told, &records, &ledger, took);
+    println!("{} rests, and nobody was asked in any of them", nobody_was_asked_while_resting(&ledger));
+    every_place_is_free(&gateway, &upstream);
+}
+
+#[track_caller]
+fn judge(told: &[Told], records: &[Value], ledger: &[Attempt], took: Duration) {
+    let count = told.len();
+    let mut attempts = HashMap::<String, Vec<&Attempt>>::new();
+    ledger.iter().for_each(|attempt| attempts.entry(attempt.user()).or_default().push(attempt));
+    let mut shelf = HashMap::<&str, &Value>::new();
+    for record in records {
+        let user = record["end_user"].as_str().expect("a user");
+        assert!(shelf.insert(user, record).is_none(), "two records of {user}");
+    }
+    let none = Vec::new();
+    let mut twice = 0;
+    let mut statuses = BTreeMap::<u16, usize>::new();
+    for Told { user, left, status } in told {
+        *statuses.entry(*status).or_default() += 1;
+        let mine = attempts.get(user).unwrap_or(&none);
+        let made = mine.iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count();
+        twice += usize::from(made > 1);
+        let Some(record) = shelf.remove(user.as_str()) else {
+            assert!(*left && mine.is_empty(), "no record of {user}");
+            continue;
+        };
+        assert_eq!(record["attempts"].as_array().map(Vec::len), Some(mine.len()), "{record}");
+        if *status == 200 {
+            assert!(made == 1 && record["state"] == "succeeded", "{user}: {made} made, {record}");
+        }
+    }
+    assert!(shelf.is_empty(), "records of nobody: {shelf:?}");
+    let mean = ledger.len() as f64 / count as f64;
+    let faults =
+        ledger.iter().filter(|attempt| !attempt.script.is_empty() && !attempt.script.starts_with("delay")).count();
+    let share = faults as f64 / ledger.len() as f64;
+    println!(
+        "{count} requests in {took:?}, {} attempts ({mean:.4} each), {:.2} % of them faulty, \
+         answers by status {statuses:?}, {twice} paid twice",
+        ledger.len(),
+        share * 100.0,
+    );
+    assert_eq!(twice, 0);
+    assert!(share <= 0.10, "the faults were to be a tenth at most");
+    assert!(mean <= MEAN_MOST, "{mean} attempts for each request");
+    let good = statuses.get(&200).copied().unwrap_or(0);
+    assert!(good * 100 >= count * 85, "only {good} of {count} got an image: the pool did not go on");
+}

@@ -1,0 +1,160 @@
+//! Orphans: a job whose caller left before its answer belongs to exactly one marked retry of the same caller.
+
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::{paid, pool, pool_with};
+use crate::kit::{Answer, Call, FakeUpstream, Form, Gateway, alpha_png};
+
+/// What the official clients send with the request that they make by themselves after the first.
+const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
+
+/// A generation that waits upstream until the test opens the gate.
+fn gated(user: &str) -> Value {
+    json!({"prompt": "a cube [[gate=open]]", "user": user})
+}
+
+/// The same request as the client's own retry.
+fn retry(gateway: &Gateway, with: Value) -> Call {
+    gateway.call(with).header(RETRY.0, RETRY.1)
+}
+
+/// Sends, waits until the upstream has it, and leaves.
+#[track_caller]
+fn leave(call: Call, gateway: &Gateway, upstream: &FakeUpstream) {
+    let before = upstream.attempts();
+    let stream: TcpStream = call.dispatch(gateway.address()).expect("a connection");
+    upstream.wait_until("the attempt has begun", |ledger| ledger.len() > before);
+    drop(stream);
+}
+
+/// Sends them all at once, opens the gate when `ready` says that the upstream has what it will get, and gives the
+/// answers.
+fn at_once(gateway: &Gateway, calls: Vec<Call>, upstream: &FakeUpstream, attempts: usize) -> Vec<Answer> {
+    let address = gateway.address();
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address))).collect();
+        upstream.wait_until("the attempts have begun", |ledger| ledger.len() >= attempts);
+        upstream.open_gate("open");
+        lanes.into_iter().map(|lane| lane.join().expect("an answer")).collect()
+    })
+}
+
+#[test]
+fn a_retry_takes_over_what_is_still_being_made() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    leave(gateway.call(gated("a")), &gateway, &upstream);
+    let answers = at_once(&gateway, vec![retry(&gateway, gated("a"))], &upstream, 1);
+    let image = answers[0].good()["data"][0]["b64_json"].clone();
+    assert_eq!(image, json!(upstream.ledger()[0].images[0]));
+    assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
+    let records = gateway.settled(1);
+    assert_eq!(super::recorded_attempts(&records), 1, "{records:#?}");
+}
+
+#[test]
+fn a_retry_takes_over_what_is_finished() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    leave(gateway.call(gated("a")), &gateway, &upstream);
+    upstream.open_gate("open");
+    upstream.wait_until("the image is made", |ledger| ledger[0].completed);
+    gateway.settled(1);
+    retry(&gateway, gated("a")).send(gateway.address()).good();
+    assert_eq!(upstream.attempts(), 1);
+}
+
+#[test]
+fn an_edit_is_taken_over_as_well() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    let form = || {
+        let form = Form::new().text("model", "gpt-image-2").text("prompt", "a hat [[gate=open]]");
+        form.file("image", &alpha_png(96, 64)).call().key(gateway.secret())
+    };
+    leave(form(), &gateway, &upstream);
+    at_once(&gateway, vec![form().header(RETRY.0, RETRY.1)], &upstream, 1)[0].good();
+    assert_eq!(upstream.attempts(), 1);
+}
+
+#[test]
+fn one_orphan_is_handed_to_one_retry_only() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    leave(gateway.call(gated("a")), &gateway, &upstream);
+    let calls = (0..3).map(|_| retry(&gateway, gated("a"))).collect();
+    // One takes over; the other two are paid for, as they would be without the orphan.
+    for answer in at_once(&gateway, calls, &upstream, 3) {
+        answer.good();
+    }
+    assert_eq!((upstream.attempts(), paid(&upstream)), (3, 3));
+}
+
+#[test]
+fn nobody_else_gets_an_orphan() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    let other = gateway.make_key("other");
+    let foreign = Call::generation().key(other["secret"].as_str().expect("a secret"));
+    leave(gateway.call(gated("a")), &gateway, &upstream);
+    let calls = vec![
+        // Another key with the same body, another body, and a request that is no retry.
+        foreign.json(&crate::kit::request(gated("a"))).header(RETRY.0, RETRY.1),
+        retry(&gateway, gated("b")),
+        gateway.call(gated("a")),
+        gateway.call(gated("a")).header(RETRY.0, "0"),
+    ];
+    for answer in at_once(&gateway, calls, &upstream, 5) {
+        answer.good();
+    }
+    assert_eq!((upstream.attempts(), paid(&upstream)), (5, 5));
+}
+
+#[test]
+fn a_caller_who_waits_keeps_the_own_answer() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    // Both callers are there: the second says that it is a retry, but nothing has lost its caller.
+    let calls = vec![gateway.call(gated("a")), retry(&gateway, gated("a"))];
+    for answer in at_once(&gateway, calls, &upstream, 2) {
+        answer.good();
+    }
+    assert_eq!(paid(&upstream), 2);
+}
+
+#[test]
+fn a_retry_of_what_failed_is_told_so_and_not_paid() {
+    for (script, reason) in [("cut=30 gate=open", "network"), ("status=400 body=policy gate=open", "content_refused")] {
+        let upstream = FakeUpstream::start();
+        let gateway = pool(&upstream);
+        let with = || json!({"prompt": format!("a cube [[{script}]]")});
+        leave(gateway.call(with()), &gateway, &upstream);
+        let answers = at_once(&gateway, vec![retry(&gateway, with())], &upstream, 1);
+        assert_eq!(answers[0].should_retry(), Some("false"), "{script}");
+        assert_eq!(answers[0].error(502)["reason"], reason, "{script}");
+        assert_eq!(upstream.attempts(), 1, "{script}");
+    }
+}
+
+#[test]
+fn adoption_can_be_switched_off() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool_with("[replay]\norphans = false\n", &upstream);
+    leave(gateway.call(gated("a")), &gateway, &upstream);
+    at_once(&gateway, vec![retry(&gateway, gated("a"))], &upstream, 2)[0].good();
+    assert_eq!(upstream.attempts(), 2);
+}
+
+#[test]
+fn an_orphan_is_forgotten_after_its_window() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool_with("[replay]\norphan_window = \"1s\"\n", &upstream);
+    leave(gateway.call(gated("a")), &gateway, &upstream);
+    upstream.open_gate("open");
+    gateway.settled(1);
+    crate::kit::pause(std::time::Duration::from_millis(2500));
+    retry(&gateway, gated("a")).send(gateway.address()).good();
+    assert_eq!(upstream.attempts(), 2, "an image that was made long ago");
+}

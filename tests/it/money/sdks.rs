@@ -1,0 +1,283 @@
+//! A hundred user actions through each official client with its default retries: what each kind of failure costs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use super::{paid, pool, recorded_attempts};
+use crate::clients::install::{node, python, script};
+use crate::kit::{FakeUpstream, Gateway, heavy};
+
+const ACTIONS: usize = 100;
+
+/// The clients, as [`crate::clients`] has them.
+#[derive(Clone, Copy, Debug)]
+enum Client {
+    PythonNewest,
+    Python2,
+    NodeNewest,
+}
+
+/// What came of one call.
+#[derive(Debug)]
+struct Told(Value);
+
+/// What came of all of them.
+struct Tour {
+    calls: Vec<Told>,
+    /// Requests that the client sent.
+    sent: u64,
+}
+
+// === impl Client ===
+
+impl Client {
+    fn command(self) -> Command {
+        static NODE: OnceLock<PathBuf> = OnceLock::new();
+        let of_python = |interpreter: PathBuf| {
+            let mut command = Command::new(interpreter);
+            command.arg(script("money_tour.py"));
+            command
+        };
+        match self {
+            Self::PythonNewest => of_python(python("IMAGATE_PY_NEWEST", "openai-newest", "openai")),
+            Self::Python2 => of_python(python("IMAGATE_PY_2", "openai-2", "openai<3")),
+            Self::NodeNewest => {
+                // Copied once: another test may be reading the script.
+                let place =
+                    NODE.get_or_init(|| node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["money_tour.mjs"]));
+                let mut command = Command::new("node");
+                command.arg("money_tour.mjs").current_dir(place);
+                command
+            }
+        }
+    }
+
+    /// Runs a plan on a gateway; `with` stands over the defaults.
+    #[track_caller]
+    fn run(self, gateway: &Gateway, with: Value) -> Tour {
+        self.carry_out(&plan(gateway, with))
+    }
+
+    #[track_caller]
+    fn carry_out(self, plan: &Value) -> Tour {
+        let mut command = self.command();
+        for name in ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+            command.env_remove(name);
+        }
+        let output = command.env("PLAN", plan.to_string()).output().expect("the client starts");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{self:?}: {stderr}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let sent = lines.pop().expect("a last line")["sent"].as_u64().expect("a number");
+        Tour { calls: lines.into_iter().map(Told).collect(), sent }
+    }
+}
+
+/// What a client shall do; `with` stands over the defaults.
+fn plan(gateway: &Gateway, with: Value) -> Value {
+    let mut plan = json!({"base_url": gateway.base_url(), "api_key": gateway.secret(), "actions": ACTIONS,
+        "parallel": 25, "times": 1, "prompt": "a cube", "timeout": null, "key": false, "twins": false});
+    for (name, value) in with.as_object().expect("fields") {
+        plan[name] = value.clone();
+    }
+    plan
+}
+
+/// How many attempts each action cost.
+fn by_user(upstream: &FakeUpstream) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    upstream.ledger().iter().for_each(|attempt| *counts.entry(attempt.user()).or_default() += 1);
+    counts
+}
+
+// === impl Tour ===
+
+impl Tour {
+    #[track_caller]
+    fn all_have_an_image(&self, what: &str) {
+        let without: Vec<_> = self.calls.iter().filter(|told| told.0["image"].is_null()).collect();
+        assert!(without.is_empty(), "{what}: {} without an image, such as {:?}", without.len(), without.first());
+    }
+
+    /// Every call ended with this error of the contract.
+    #[track_caller]
+    fn all_are_told(&self, what: &str, reasons: &[&str]) {
+        for Told(told) in &self.calls {
+            assert_eq!((&told["status"], &told["code"]), (&json!(502), &json!("upstream_error")), "{what}: {told}");
+            assert_eq!(told["should_retry"], "false", "{what}: {told}");
+            assert!(reasons.contains(&told["reason"].as_str().unwrap_or_default()), "{what}: {told}");
+        }
+    }
+}
+
+/// One gateway for each script, `ACTIONS` actions, and exactly as many attempts.
+#[track_caller]
+fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &Tour)) {
+    let _turn = heavy();
+    for script in scripts {
+        let upstream = FakeUpstream::start();
+        let gateway = pool(&upstream);
+        let tour = client.run(&gateway, json!({"prompt": format!("a cube [[{script}]]")}));
+        println!("{client:?} {script:?}: {} requests, {} attempts", tour.sent, upstream.attempts());
+        assert_eq!(tour.calls.len(), ACTIONS);
+        judge(script, &tour);
+        assert_eq!(upstream.attempts(), ACTIONS, "{client:?} {script}: attempts for {ACTIONS} actions");
+        let by_user = by_user(&upstream);
+        assert!(by_user.values().all(|count| *count == 1), "{client:?} {script}: {by_user:?}");
+        assert_eq!(recorded_attempts(&gateway.settled(ACTIONS)), ACTIONS, "{client:?} {script}");
+    }
+}
+
+#[track_caller]
+fn a_refusal_costs_one_attempt(client: Client) {
+    one_attempt_each(client, &["status=400 body=policy"], |script, tour| {
+        tour.all_are_told(script, &["content_refused"]);
+    });
+}
+
+#[track_caller]
+fn an_ambiguous_failure_costs_one_attempt(client: Client) {
+    let scripts = ["hang-up how=reset", "status=524 body=html", "cut=30 how=reset"];
+    one_attempt_each(client, &scripts, |script, tour| {
+        tour.all_are_told(script, &["network", "timeout", "no_image_data"]);
+    });
+    // The image has begun: the answer itself breaks off, and what the client makes of that is its own affair.
+    one_attempt_each(client, &["cut=80%"], |script, tour| {
+        let whole = tour.calls.iter().filter(|told| !told.0["image"].is_null()).count();
+        assert_eq!(whole, 0, "{script}: an image out of half a body");
+    });
+}
+
+#[track_caller]
+fn a_timeout_and_the_clients_own_retry_are_paid_once(client: Client) {
+    let _turn = heavy();
+    for twins in [false, true] {
+        let upstream = FakeUpstream::start();
+        let gateway = pool(&upstream);
+        let plan = json!({"prompt": "a cube [[delay=3000]]", "timeout": 2, "parallel": 50, "twins": twins});
+        let tour = client.run(&gateway, plan);
+        println!("{client:?} timeout, twins {twins}: {} requests, {} attempts", tour.sent, upstream.attempts());
+        tour.all_have_an_image(&format!("{client:?}, twins {twins}"));
+        assert!(tour.sent >= 2 * ACTIONS as u64, "the client never gave up: {} requests", tour.sent);
+        assert_eq!((upstream.attempts(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?}, twins {twins}");
+        assert_eq!(recorded_attempts(&gateway.settled(ACTIONS)), ACTIONS, "{client:?}, twins {twins}");
+    }
+}
+
+#[track_caller]
+fn a_repeated_key_is_paid_once(client: Client) {
+    let _turn = heavy();
+    for (prompt, timeout) in [("a cube", Value::Null), ("a cube [[delay=3000]]", json!(2))] {
+        let upstream = FakeUpstream::start();
+        let gateway = pool(&upstream);
+        let plan = json!({"prompt": prompt, "timeout": timeout, "key": true, "times": 2, "parallel": 50});
+        let tour = client.run(&gateway, plan);
+        println!("{client:?} keys, {prompt:?}: {} requests, {} attempts", tour.sent, upstream.attempts());
+        assert_eq!(tour.calls.len(), 2 * ACTIONS);
+        tour.all_have_an_image(&format!("{client:?} {prompt}"));
+        assert_eq!((upstream.attempts(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?} {prompt}");
+    }
+}
+
+/// The process is killed while a part of the actions is done and another part is being made, and is back at once. The
+/// clients try again by themselves, and their users once more.
+#[track_caller]
+fn a_kill_in_between_never_pays_twice(client: Client) {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = pool(&upstream);
+    gateway.keep_address();
+    let plan = plan(&gateway, json!({"prompt": "a cube [[delay=700]]", "key": true, "times": 2}));
+    let tour = std::thread::scope(|scope| {
+        let tour = scope.spawn(|| client.carry_out(&plan));
+        upstream.wait_until("half of it has begun", |ledger| ledger.len() >= ACTIONS / 2);
+        gateway.kill();
+        gateway.start();
+        tour.join().expect("a tour")
+    });
+    let by_user = by_user(&upstream);
+    let images = tour.calls.iter().filter(|told| told.0["image"].is_string()).count();
+    println!("{client:?} kill: {} requests, {} attempts, {images} images", tour.sent, upstream.attempts());
+    assert!(by_user.values().all(|count| *count == 1), "{client:?}: {by_user:?}");
+    // What was being made is lost and says so; everything before and after it is there, twice.
+    assert!(images >= 2 * (ACTIONS - 2 * 25), "{client:?}: {images} images");
+    for Told(told) in tour.calls.iter().filter(|told| told.0["image"].is_null()) {
+        let unreached = told["status"].is_null();
+        assert!(unreached || told["should_retry"] == "false", "{client:?}: {told}");
+    }
+}
+
+#[test]
+fn a_kill_in_between_never_pays_twice_with_the_newest_python_release() {
+    a_kill_in_between_never_pays_twice(Client::PythonNewest);
+}
+
+#[test]
+fn a_kill_in_between_never_pays_twice_with_the_newest_node_release() {
+    a_kill_in_between_never_pays_twice(Client::NodeNewest);
+}
+
+#[test]
+fn a_refusal_costs_one_attempt_with_the_newest_python_release() {
+    a_refusal_costs_one_attempt(Client::PythonNewest);
+}
+
+#[test]
+fn a_refusal_costs_one_attempt_with_the_newest_2x_python_release() {
+    a_refusal_costs_one_attempt(Client::Python2);
+}
+
+#[test]
+fn a_refusal_costs_one_attempt_with_the_newest_node_release() {
+    a_refusal_costs_one_attempt(Client::NodeNewest);
+}
+
+#[test]
+fn an_ambiguous_failure_costs_one_attempt_with_the_newest_python_release() {
+    an_ambiguous_failure_costs_one_attempt(Client::PythonNewest);
+}
+
+#[test]
+fn an_ambiguous_failure_costs_one_attempt_with_the_newest_2x_python_release() {
+    an_ambiguous_failure_costs_one_attempt(Client::Python2);
+}
+
+#[test]
+fn an_ambiguous_failure_costs_one_attempt_with_the_newest_node_release() {
+    an_ambiguous_failure_costs_one_attempt(Client::NodeNewest);
+}
+
+#[test]
+fn a_timeout_and_the_own_retry_of_the_newest_python_release_are_paid_once() {
+    a_timeout_and_the_clients_own_retry_are_paid_once(Client::PythonNewest);
+}
+
+#[test]
+fn a_timeout_and_the_own_retry_of_the_newest_2x_python_release_are_paid_once() {
+    a_timeout_and_the_clients_own_retry_are_paid_once(Client::Python2);
+}
+
+#[test]
+fn a_timeout_and_the_own_retry_of_the_newest_node_release_are_paid_once() {
+    a_timeout_and_the_clients_own_retry_are_paid_once(Client::NodeNewest);
+}
+
+#[test]
+fn a_repeated_key_is_paid_once_with_the_newest_python_release() {
+    a_repeated_key_is_paid_once(Client::PythonNewest);
+}
+
+#[test]
+fn a_repeated_key_is_paid_once_with_the_newest_2x_python_release() {
+    a_repeated_key_is_paid_once(Client::Python2);
+}
+
+#[test]
+fn a_repeated_key_is_paid_once_with_the_newest_node_release() {
+    a_repeated_key_is_paid_once(Client::NodeNewest);
+}

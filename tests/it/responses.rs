@@ -1,0 +1,51 @@
+//! `POST /v1/responses`: what passes, what is refused before anything is spent, how it fails, and what is recorded.
+
+mod broken;
+mod memory;
+mod passing;
+mod refused;
+mod simulated;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Call, FakeUpstream, Gateway, facts};
+
+/// A task with these fields over `model` and `input`.
+fn task(with: &Value) -> Value {
+    let mut body = json!({"model": "gpt-5.5", "input": "a red cube"});
+    for (name, value) in with.as_object().expect("fields") {
+        body[name] = value.clone();
+    }
+    body
+}
+
+/// A task with an image tool and a script for the upstream.
+fn drawing(script: &str, stream: bool) -> Value {
+    task(&json!({
+        "input": format!("a red cube [[{script}]]"), "stream": stream,
+        "tools": [{"type": "image_generation", "size": "1024x640", "quality": "low", "partial_images": 1}],
+    }))
+}
+
+fn call(gateway: &Gateway) -> Call {
+    Call::post("/v1/responses").key(gateway.secret())
+}
+
+/// One account that speaks `/responses`.
+fn before(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with("", &[Account::at("only", upstream).speaking_responses()])
+}
+
+/// Two of them; `first` is always chosen first.
+fn two(upstream: &FakeUpstream) -> Gateway {
+    let account = |name| Account::at(name, upstream).speaking_responses();
+    Gateway::with("", &[account("first"), account("second").spare()])
+}
+
+/// The size of the image in an image call.
+#[track_caller]
+fn size_of(call: &Value) -> String {
+    facts(&STANDARD.decode(call["result"].as_str().expect("an image")).expect("base64")).1
+}

@@ -1,0 +1,198 @@
+//! What the upstream gets is what the caller sent, and what the caller gets is what the upstream said, to the byte.
+
+use serde_json::{Value, json};
+
+use super::{before, call, drawing, size_of, task, two};
+use crate::kit::{Account, Events, FakeUpstream, Gateway};
+
+/// Bodies as agents write them, which a JSON library would write otherwise.
+const BODIES: [&str; 3] = [
+    "{\"model\":\"gpt-5.5\",\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"caf\\u00e9 \\/ \u{1F980}\"}],\
+     \"internal_chat_message_metadata_passthrough\":{\"z\":1,\"a\":2}}],\"stream\":false,\"store\":false,\"temperature\":1.0,\"top_p\":1e0,\
+     \"client_metadata\":{\"x\":null},\"tools\":[{\"type\":\"namespace\",\"name\":\"image_gen\"},{\"type\":\"function\",\"name\":\"f\",\"strict\":true}]}",
+    " {\r\n\t\"input\" : \"x\" ,\n \"model\":\"gpt-5.5\", \"unknown\" : [ 1.50 , 12345678901234567890 , -0.0 ] }\n\n",
+    "{\"model\":\"gpt-5.5\",\"input\":[{\"type\":\"image_generation_call\",\"id\":\"ig_1\",\"status\":\"completed\",\"result\":\"AAAA\"},\
+     {\"type\":\"item_reference\",\"id\":\"ig_2\"},{\"type\":\"image_generation_call\",\"id\":\"ig_3\"}],\"tools\":[{\"type\":\"image_generation\",\
+     \"action\":\"auto\",\"background\":\"auto\",\"moderation\":\"auto\",\"output_compression\":100,\"output_format\":\"png\",\"partial_images\":0}]}",
+];
+
+#[test]
+fn the_body_reaches_the_upstream_to_the_byte() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for body in BODIES {
+        let answer = call(&gateway).header("content-type", "application/json").bytes(body).send(gateway.address());
+        assert_eq!(answer.status, 200, "{:.300}", answer.text());
+    }
+    let large = task(&json!({"input": [{"role": "user", "content": "A".repeat(30_000_000)}]})).to_string();
+    let sent = call(&gateway).header("content-type", "application/json").bytes(large.clone());
+    assert_eq!(sent.send(gateway.address()).status, 200);
+    let ledger = upstream.ledger();
+    for (attempt, body) in ledger.iter().zip(BODIES.iter().copied().chain([large.as_str()])) {
+        assert!(attempt.body == body.as_bytes(), "{:.300}", String::from_utf8_lossy(&attempt.body));
+        assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/responses"));
+    }
+    assert_eq!(ledger.len(), BODIES.len() + 1);
+}
+
+#[test]
+fn a_conversation_can_be_told_apart_upstream_and_the_caller_cannot() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let kept = [
+        ("originator", "codex_exec"),
+        ("session-id", "s-1"),
+        ("session_id", "s-2"),
+        ("thread-id", "t-1"),
+        ("x-codex-window-id", "w-1"),
+        ("openai-beta", "responses=experimental"),
+        ("x-client-request-id", "r-1"),
+    ];
+    let mut sent = call(&gateway).json(&task(&json!({})));
+    for (name, value) in kept {
+        sent = sent.header(name, value);
+    }
+    for name in
+        ["cookie", "openai-organization", "openai-project", "chatgpt-account-id", "x-forwarded-for", "idempotency-key"]
+    {
+        sent = sent.header(name, "caller-canary");
+    }
+    assert_eq!(sent.header("user-agent", "caller-canary").send(gateway.address()).status, 200);
+    let attempt = upstream.ledger().remove(0);
+    for (name, value) in kept {
+        assert_eq!(attempt.header(name), Some(value), "{name}");
+    }
+    assert_eq!(attempt.token, "sk-upstream-only");
+    assert!(!format!("{:?}", attempt.headers).contains("canary"), "{:?}", attempt.headers);
+    assert!(!format!("{:?}", attempt.headers).contains(gateway.secret()));
+}
+
+#[test]
+fn a_plain_response_comes_back_with_its_image_untouched() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for script in ["", "framing=chunked", "reads=700", "framing=close"] {
+        let answer = call(&gateway).json(&drawing(script, false)).send(gateway.address());
+        let response = answer.good();
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        let call = &response["output"][0];
+        assert_eq!(call["result"].as_str(), attempt.images.first().map(String::as_str), "{script}");
+        assert_eq!(size_of(call), "1024x640");
+        assert_eq!(answer.header("x-imagate-delivered"), Some("1024x640 png"), "{script}");
+        assert_eq!(answer.header("x-imagate-delivery"), Some("match"), "{script}");
+        assert_eq!((&response["model"], &response["usage"]), (&json!("gpt-5.5"), &attempt.usage.unwrap_or_default()));
+        assert!(!answer.text().contains("set-cookie") && answer.header("set-cookie").is_none());
+    }
+}
+
+#[test]
+fn events_come_one_by_one_the_moment_they_are_there() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let words = ["created", "progress", "added", "generating", "p", "k", "x", "item", "text", "c"];
+    let story = words.map(|word| format!("@{word},{word}")).join(",");
+    let body = drawing(&format!("events={story}"), true);
+    // Until the first sign of work the status is held.
+    for gate in ["created", "progress", "added"] {
+        upstream.open_gate(gate);
+    }
+    let mut events = Events::of(call(&gateway).json(&body).open(gateway.address()).expect("an answer"));
+    let mut told = Vec::new();
+    let mut tell = |events: &mut Events| told.push(events.next().expect("no break").expect("an event").name);
+    for _ in 0..3 {
+        tell(&mut events);
+    }
+    for gate in ["generating", "p", "k", "x", "item"] {
+        upstream.open_gate(gate);
+        if gate != "k" {
+            tell(&mut events);
+        }
+    }
+    upstream.open_gate("text");
+    upstream.open_gate("c");
+    told.extend(events.rest().into_iter().map(|event| event.name));
+    let expected = "created in_progress output_item.added image_generation_call.generating \
+                    image_generation_call.partial_image web_search_call.searching output_item.done output_item.added \
+                    content_part.added output_text.delta content_part.done output_item.done completed";
+    let found: Vec<&str> = told.iter().map(|name| name.trim_start_matches("response.")).collect();
+    assert_eq!(found.join(" "), expected);
+}
+
+#[test]
+fn events_pass_to_the_byte_in_every_size_and_framing() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for script in ["", "reads=700", "framing=close", "b64=200000", "b64=30000000"] {
+        let answer = call(&gateway).json(&drawing(script, true)).send(gateway.address());
+        assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
+        let text = answer.text();
+        assert!(answer.complete && text.ends_with("\n\n"), "{script}");
+        let written = upstream.ledger().pop().expect("an attempt").written;
+        assert_eq!(text.len() as u64, written, "{script}: as many bytes as the upstream wrote");
+        assert_eq!(text.matches("event: response.completed\n").count(), 1, "{script}");
+    }
+}
+
+#[test]
+fn text_and_images_are_recorded_together() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for stream in [false, true] {
+        assert_eq!(call(&gateway).json(&drawing("", stream)).send(gateway.address()).status, 200);
+    }
+    let talk = task(&json!({"safety_identifier": "u-7"}));
+    assert_eq!(call(&gateway).json(&talk).send(gateway.address()).status, 200);
+    let records = gateway.settled(3);
+    let ledger = upstream.ledger();
+    for (record, attempt) in records.iter().zip(&ledger) {
+        assert_eq!((&record["operation"], &record["state"]), (&json!("create_response"), &json!("succeeded")));
+        assert_eq!((&record["model"], &record["n"]), (&json!("gpt-5.5"), &Value::Null));
+        let text = attempt.usage.as_ref().expect("tokens");
+        let image = &record["usage"]["output_tokens_details"]["image_tokens"];
+        assert_eq!(record["usage"]["output_tokens_details"]["text_tokens"], text["output_tokens"]);
+        let drew = !attempt.images.is_empty();
+        assert_eq!(*image, if drew { 196 } else { 0 });
+        assert_eq!(record["attempts"][0]["account"], "only");
+    }
+    for record in &records[..2] {
+        assert_eq!(record["delivered"], json!([{"size": "1024x640", "output_format": "png"}]));
+        assert_eq!(
+            (&record["size"], &record["quality"], &record["output_format"]),
+            (&json!("1024x640"), &json!("low"), &json!("png"))
+        );
+    }
+    assert_eq!((&records[2]["size"], &records[2]["delivered"]), (&Value::Null, &json!([])));
+    assert_eq!(records[2]["end_user"], "u-7");
+    assert_eq!((&records[0]["stream"], &records[1]["stream"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn each_protocol_has_its_own_accounts() {
+    let upstream = FakeUpstream::start();
+    let images = Gateway::before(&upstream);
+    assert_eq!(
+        call(&images).json(&task(&json!({}))).send(images.address()).error(503)["code"],
+        "no_available_accounts"
+    );
+    let responses = before(&upstream);
+    assert_eq!(responses.generate(json!({})).error(503)["code"], "no_available_accounts");
+    assert_eq!(upstream.accepted(), 0);
+    let both = Gateway::with(
+        "",
+        &[Account::at("images", &upstream), Account::at("responses", &upstream).speaking_responses()],
+    );
+    both.generate(json!({})).good();
+    assert_eq!(call(&both).json(&task(&json!({}))).send(both.address()).status, 200);
+    let accounts: Vec<Value> = both.settled(2).iter().map(|record| record["account"].clone()).collect();
+    assert_eq!(accounts, ["images", "responses"]);
+}
+
+#[test]
+fn a_delivery_that_is_not_what_the_tool_asked_for_is_told() {
+    let upstream = FakeUpstream::start();
+    let gateway = two(&upstream);
+    let answer = call(&gateway).json(&drawing("size=640x1024", false)).send(gateway.address());
+    answer.good();
+    assert_eq!(answer.header("x-imagate-delivery"), Some("mismatch"));
+    assert_eq!(upstream.attempts(), 1);
+}

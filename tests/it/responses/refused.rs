@@ -1,0 +1,59 @@
+//! What is refused before anything is spent.
+
+use serde_json::{Value, json};
+
+use super::{before, call, task};
+use crate::kit::{Call, FakeUpstream};
+
+#[test]
+fn a_broken_rule_names_its_parameter_and_costs_nothing() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let tool = |fields: Value| {
+        let mut tool = json!({"type": "image_generation"});
+        tool.as_object_mut().expect("an object").extend(fields.as_object().cloned().unwrap_or_default());
+        json!({"tools": [{"type": "web_search"}, tool]})
+    };
+    for (patch, param) in [
+        (json!({"model": "gpt-image-2"}), "model"),
+        (json!({"model": "gpt-image-2-2026-04-21"}), "model"),
+        (json!({"model": null}), "model"),
+        (json!({"input": 5}), "input"),
+        (json!({"stream": "yes"}), "stream"),
+        (json!({"tools": {}}), "tools"),
+        (json!({"tools": [{"name": "f"}]}), "tools[0].type"),
+        (tool(json!({"size": "1000x1000"})), "tools[1].size"),
+        (tool(json!({"quality": "hd"})), "tools[1].quality"),
+        (tool(json!({"output_format": "gif"})), "tools[1].output_format"),
+        (tool(json!({"output_compression": 5})), "tools[1].output_compression"),
+        (tool(json!({"background": "transparent"})), "tools[1].background"),
+        (tool(json!({"moderation": "none"})), "tools[1].moderation"),
+        (tool(json!({"partial_images": 4})), "tools[1].partial_images"),
+        (tool(json!({"input_fidelity": "high"})), "tools[1].input_fidelity"),
+        (tool(json!({"model": "dall-e-3"})), "tools[1].model"),
+        (tool(json!({"n": 2})), "tools[1].n"),
+        (tool(json!({"input_image_mask": {"file_id": "file-1"}})), "tools[1].input_image_mask.file_id"),
+    ] {
+        let error = call(&gateway).json(&task(&patch)).send(gateway.address()).error(400);
+        assert_eq!((&error["code"], &error["param"]), (&json!("invalid_request_error"), &json!(param)), "{patch}");
+    }
+    for body in ["", "[]", "{", "null"] {
+        let sent = call(&gateway).header("content-type", "application/json").bytes(body);
+        assert_eq!(sent.send(gateway.address()).error(400)["reason"], "invalid_json", "{body}");
+    }
+    assert_eq!(upstream.accepted(), 0);
+    assert_eq!(gateway.records(), Vec::<Value>::new());
+}
+
+#[test]
+fn the_key_comes_first_and_the_size_has_an_end() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let no_key = Call::post("/v1/responses").header("content-encoding", "zstd").bytes("not looked at");
+    assert_eq!(no_key.send(gateway.address()).error(401)["code"], "INVALID_API_KEY");
+    let announced = call(&gateway).header("content-type", "application/json").only_promising(67_108_865);
+    assert_eq!(announced.send(gateway.address()).error(413)["code"], "request_too_large");
+    let text = call(&gateway).header("content-type", "text/plain").bytes("{}");
+    assert_eq!(text.send(gateway.address()).error(415)["code"], "unsupported_media_type");
+    assert_eq!(upstream.accepted(), 0);
+}

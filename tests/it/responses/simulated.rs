@@ -1,0 +1,40 @@
+//! Without any account: the simulator answers.
+
+use serde_json::json;
+
+use super::{call, drawing, size_of, task};
+use crate::kit::{Events, Gateway};
+
+#[test]
+fn the_simulator_draws_with_the_tool_and_talks_without() {
+    let gateway = Gateway::simulated();
+    let answer = call(&gateway).json(&drawing("", false)).send(gateway.address());
+    let response = answer.good();
+    assert_eq!(answer.header("x-imagate-simulated"), Some("true"));
+    assert_eq!(size_of(&response["output"][0]), "1024x640");
+    let talk = call(&gateway).json(&task(&json!({}))).send(gateway.address()).good();
+    assert_eq!(talk["output"][0]["type"], "message");
+    let records = gateway.settled(2);
+    assert_eq!(records[0]["delivered"], json!([{"size": "1024x640", "output_format": "png"}]));
+    assert_eq!((&records[0]["operation"], &records[1]["delivered"]), (&json!("create_response"), &json!([])));
+    assert!(records[0]["usage"]["output_tokens_details"]["image_tokens"].as_u64() > Some(0));
+}
+
+#[test]
+fn its_events_come_in_the_order_of_the_contract() {
+    let gateway = Gateway::simulated();
+    let reply = call(&gateway).json(&drawing("", true)).open(gateway.address()).expect("an answer");
+    let events = Events::of(reply).rest();
+    let names: Vec<&str> = events.iter().map(|event| event.name.trim_start_matches("response.")).collect();
+    let expected = "created in_progress output_item.added image_generation_call.in_progress \
+                    image_generation_call.generating image_generation_call.partial_image image_generation_call.completed \
+                    output_item.done output_item.added content_part.added output_text.delta output_text.done \
+                    content_part.done output_item.done completed";
+    assert_eq!(names.join(" "), expected);
+    for (index, event) in events.iter().enumerate() {
+        assert_eq!(event.data["sequence_number"], index);
+    }
+    let done = &events[7].data["item"];
+    assert_eq!(done["result"], events[14].data["response"]["output"][0]["result"]);
+    assert_eq!(gateway.settled(1)[0]["delivered"].as_array().map(Vec::len), Some(1));
+}

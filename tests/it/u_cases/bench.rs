@@ -1,0 +1,188 @@
+//! One gateway for all cases, and in it a place of its own for each of them: a group, its key, its accounts and their
+//! upstream. Nothing that one case does to its accounts is felt by another.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::door::Door;
+use super::operation::Operation;
+use super::row::Row;
+use crate::kit::{FakeUpstream, Gateway};
+
+/// What stands in every prompt, and nowhere else.
+pub(super) const PROMPT: &str = "a red cube, prompt-canary-5d1f";
+
+/// The `user` of requests before the first case.
+pub(super) const WARM_UP: &str = "warm-up";
+
+/// Bounds the connection of every account.
+const TOP: &str = "[deadlines]\nconnect = \"1s\"\n";
+
+pub(super) struct Bench {
+    pub(super) gateway: Mutex<Gateway>,
+    pub(super) places: Vec<Place>,
+    /// Where redirects lead.
+    pub(super) target: FakeUpstream,
+    _secrets: TempDir,
+    looking: Mutex<Look>,
+}
+
+/// What the last look at the records showed, and when it began.
+#[derive(Default)]
+struct Look {
+    begun: Option<Instant>,
+    all: Arc<String>,
+}
+
+/// What one case has for one operation.
+pub(super) struct Place {
+    pub(super) row: &'static Row,
+    pub(super) operation: Operation,
+    pub(super) upstream: FakeUpstream,
+    /// Of each account, the first one being the one that is chosen first.
+    pub(super) tokens: Vec<String>,
+    /// Of its key.
+    pub(super) secret: String,
+    pub(super) key: String,
+    pub(super) address: std::net::SocketAddr,
+    /// What the first account stands behind, where that is no upstream.
+    pub(super) door: Door,
+    group: String,
+}
+
+// === impl Bench ===
+
+impl Bench {
+    pub(super) fn set_up(rows: &'static [Row]) -> Self {
+        let secrets = TempDir::new().expect("a directory");
+        let jobs = rows.iter().flat_map(|row| Operation::ALL.map(|operation| (row, operation)));
+        let jobs = jobs.filter(|(row, operation)| row.scripts(*operation).is_ok());
+        let mut places: Vec<Place> =
+            jobs.enumerate().map(|(at, (row, operation))| Place::new(at, row, operation)).collect();
+        let mut top = TOP.to_owned();
+        for place in &places {
+            place.configure(&mut top, secrets.path());
+        }
+        let gateway = Gateway::with(&top, &[]);
+        for place in &mut places {
+            let file = place.small_config(&gateway);
+            let key = ["key", "create", "--name", "u", "--group", &place.group, "--json", "--config"];
+            let key = gateway.program().args(key).args([file]).run().json();
+            let text = |name: &str| key[name].as_str().expect("a text").to_owned();
+            (place.secret, place.key, place.address) = (text("secret"), text("id"), gateway.address());
+        }
+        Self {
+            gateway: Mutex::new(gateway),
+            places,
+            target: FakeUpstream::start(),
+            _secrets: secrets,
+            looking: Mutex::default(),
+        }
+    }
+
+    pub(super) fn gateway(&self) -> MutexGuard<'_, Gateway> {
+        self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records of a place, oldest first.
+    pub(super) fn records(&self, place: &Place) -> Vec<Value> {
+        let all = self.look();
+        let mine = all.lines().filter(|line| line.contains(&place.key));
+        let records = mine.map(|line| serde_json::from_str(line).expect("a record per line"));
+        records.filter(|record: &Value| record["end_user"] != WARM_UP).collect()
+    }
+
+    /// All records, as they were at some moment after the call. A command is a process, and many at once would be what is
+    /// measured: one look serves everybody who waited for it.
+    fn look(&self) -> Arc<String> {
+        let came = Instant::now();
+        let mut look = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        if look.begun.is_none_or(|begun| begun < came) {
+            let program = {
+                let gateway = self.gateway();
+                let file = gateway.home().join(&self.places[0].group);
+                gateway.program().args(["usage", "--json", "--config"]).args([file])
+            };
+            look.begun = Some(Instant::now());
+            look.all = Arc::new(program.run().good().to_owned());
+        }
+        Arc::clone(&look.all)
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn new(at: usize, row: &'static Row, operation: Operation) -> Self {
+        let group = format!("place-{at}");
+        Self {
+            row,
+            operation,
+            upstream: FakeUpstream::start(),
+            tokens: (0..row.accounts).map(|number| format!("sk-upstream-{group}-{number}-c4n4ry")).collect(),
+            secret: String::new(),
+            key: String::new(),
+            address: ([127, 0, 0, 1], 0).into(),
+            door: Door::new(row.door),
+            group,
+        }
+    }
+
+    fn configure(&self, text: &mut String, secrets: &std::path::Path) {
+        let Self { group, row, .. } = self;
+        write!(text, "\n[[groups]]\nname = \"{group}\"\n").expect("text");
+        if let Some(time) = row.deadline {
+            write!(text, "standard_deadline = \"{time}ms\"\nlarge_deadline = \"{time}ms\"\n").expect("text");
+        }
+        for (number, token) in self.tokens.iter().enumerate() {
+            let file = secrets.join(format!("{group}-{number}"));
+            std::fs::write(&file, token).expect("a secret");
+            let door = self.door.base_url().filter(|_| number == 0);
+            let base_url = door.unwrap_or_else(|| self.upstream.base_url());
+            let (name, file, places) = (self.account(number), file.display(), row.places);
+            write!(
+                text,
+                "\n[[accounts]]\nname = \"{name}\"\nkind = \"api_key\"\nbase_url = \"{base_url}\"\n\
+                 api_key = {{ file = \"{file}\" }}\ngroups = [\"{group}\"]\npriority = -{number}\n\
+                 concurrency = {places}\nlarge_concurrency = {places}\n"
+            )
+            .expect("text");
+        }
+    }
+
+    /// For commands: the same store, and nothing but the group, so that a command has little to read.
+    fn small_config(&self, gateway: &Gateway) -> PathBuf {
+        let (file, data) = (gateway.home().join(&self.group), gateway.home().join("data"));
+        let text = format!("data_dir = \"{}\"\n[[groups]]\nname = \"{}\"\n", data.display(), self.group);
+        std::fs::write(&file, text).expect("a configuration");
+        file
+    }
+
+    /// The name of an account.
+    pub(super) fn account(&self, number: usize) -> String {
+        format!("{}-account-{number}", self.group)
+    }
+
+    /// What no caller may ever read.
+    pub(super) fn canaries(&self) -> Vec<String> {
+        let mut canaries: Vec<String> = (0..self.tokens.len()).map(|number| self.account(number)).collect();
+        canaries.extend(self.tokens.iter().cloned());
+        canaries.push(self.upstream.address().to_string());
+        canaries.extend(self.door.base_url().map(|url| url.trim_end_matches("/v1").to_owned()));
+        canaries.push(self.secret.clone());
+        canaries.extend(["upstream-canary", "foreign-marker", "<html", "req_upstream", "c4n4ry"].map(str::to_owned));
+        canaries
+    }
+
+    /// The first account gets one script, the others another.
+    pub(super) fn script(&self, first: &str, others: &str) {
+        for (number, token) in self.tokens.iter().enumerate() {
+            self.upstream.always(token, if number == 0 { first } else { others });
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The stories that take more than one stimulus.
+
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::door::Kind;
+use super::operation::Told;
+use super::row::After;
+use super::scene::Scene;
+use crate::kit::pause;
+
+/// U01 to U03: the first account cannot be reached, and nothing was sent to it.
+pub(super) fn unreachable(scene: &mut Scene<'_>) {
+    let begun = Instant::now();
+    scene.stimulus("");
+    assert!(begun.elapsed() < Duration::from_secs(20), "the limits are 1 s to connect and 5 s for TLS");
+    for secret in ["c4n4ry", "Bearer", "authorization"] {
+        assert!(!scene.place.door.heard(secret), "{secret} went out in the clear");
+    }
+    let stays_out = [Kind::Plain, Kind::Mute].contains(&scene.row().door);
+    if !(stays_out && scene.row().accounts == 1) {
+        scene.recovers();
+    }
+}
+
+/// U07: no later answer holds what came too much.
+pub(super) fn poisoned(scene: &mut Scene<'_>) {
+    for script in scene.scripts() {
+        scene.stimulus(script);
+        scene.place.script("", "");
+        for _ in 0..12 {
+            let asked = scene.ask(json!({}));
+            assert!(matches!(asked.told, Told::Whole { .. }), "LIVE: {}", asked.answer.status);
+        }
+    }
+}
+
+/// U13: ends by a rule of rate within a minute, long before the end of the whole request.
+pub(super) fn drip(scene: &mut Scene<'_>) {
+    scene.place.script(scene.scripts()[0], "");
+    let (user, call) = scene.prepare();
+    let begun = Instant::now();
+    let mut reply = call.open(scene.place.address).expect("an answer");
+    let mut buffer = [0; 1 << 14];
+    let ended = loop {
+        match reply.read(&mut buffer) {
+            Ok(0) => break "an end",
+            Err(_) => break "a break",
+            Ok(_) if begun.elapsed() > Duration::from_secs(65) => break "",
+            Ok(_) => {}
+        }
+    };
+    drop(reply);
+    assert!(!ended.is_empty(), "still dripping after 65 s: there is no rule of rate");
+    let record = scene.record(&user);
+    assert_eq!(record["state"], "interrupted", "{ended}: {record}");
+    scene.recovers();
+}
+
+/// U14: the account is asked again when the time is over, not before, and soon after.
+pub(super) fn told_when(scene: &mut Scene<'_>) {
+    let begun = Instant::now();
+    scene.stimulus(scene.scripts()[0]);
+    scene.place.script("", "");
+    let before = scene.first_was_called();
+    let again = loop {
+        let asked = scene.ask(json!({}));
+        assert!(matches!(asked.told, Told::Whole { .. }), "another account is free: {}", asked.answer.status);
+        if scene.first_was_called() > before {
+            break begun.elapsed();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(15), "the first account is never asked again");
+        pause(Duration::from_millis(50));
+    };
+    // The clock of the gateway started after this one; a date has whole seconds.
+    assert!(again > Duration::from_millis(2900), "asked again after {again:?}, not 3 s");
+    assert!(again < Duration::from_secs(8), "asked again only after {again:?}");
+    scene.recovers();
+}
+
+/// U15: short pauses that grow, and the account is back by itself.
+pub(super) fn untold(scene: &mut Scene<'_>) {
+    let begun = Instant::now();
+    scene.stimulus("status=429");
+    scene.place.upstream.in_turn(&scene.place.tokens[0], &["status=429", "status=429", ""]);
+    scene.serves_within(Duration::from_secs(60));
+    let attempts = scene.place.upstream.ledger();
+    let gaps: Vec<Duration> = attempts.windows(2).map(|two| two[1].came - two[0].came).collect();
+    assert!(attempts.len() >= 4, "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap >= Duration::from_millis(450)), "a hot loop: {gaps:?} in {:?}", begun.elapsed());
+    scene.recovers();
+}
+
+/// U16: the caller is told when, and the account is left alone until then.
+pub(super) fn exhausted(scene: &mut Scene<'_>) {
+    scene.stimulus(scene.scripts()[0]);
+    scene.place.script("", "");
+    let before = scene.first_was_called();
+    for _ in 0..3 {
+        let asked = scene.ask(json!({}));
+        let error = asked.answer.error(429);
+        assert_eq!((&error["type"], &error["code"]), (&json!("usage_limit_reached"), &json!("usage_limit_reached")));
+        let left = error["resets_in_seconds"].as_u64().expect("seconds");
+        assert!((354_089 - 60..=354_091).contains(&left), "resets in {left}");
+        let at = i64::try_from(error["resets_at"].as_u64().expect("a time")).expect("a time");
+        assert!((at - chrono::Utc::now().timestamp() - 354_089).abs() <= 60, "resets at {at}");
+        assert_eq!((asked.answer.header("retry-after"), asked.answer.should_retry()), (None, Some("false")));
+    }
+    assert_eq!(scene.first_was_called(), before, "an exhausted account was asked");
+}
+
+/// U16: a real but short window.
+pub(super) fn short_window(scene: &mut Scene<'_>) {
+    let begun = Instant::now();
+    scene.stimulus(scene.scripts()[0]);
+    scene.place.script("", "");
+    let before = scene.first_was_called();
+    let asked = scene.ask(json!({}));
+    if begun.elapsed() < Duration::from_millis(2500) {
+        asked.answer.error(429);
+        assert_eq!(scene.first_was_called(), before, "an exhausted account was asked");
+    }
+    scene.recovers();
+    assert!(begun.elapsed() > Duration::from_millis(2900), "back after {:?}", begun.elapsed());
+}
+
+/// U16: a reset that means nothing is a short pause, and no hot loop.
+pub(super) fn odd_window(scene: &mut Scene<'_>) {
+    scene.stimulus(scene.scripts()[0]);
+    let before = scene.first_was_called();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        scene.ask(json!({})).answer.error(429);
+        pause(Duration::from_millis(100));
+    }
+    let asked = scene.first_was_called() - before;
+    assert!(asked <= 6, "a hot loop: {asked} attempts in 3 s");
+    scene.recovers();
+}
+
+/// U17: a dead account does not cost each request an attempt.
+pub(super) fn dead(scene: &mut Scene<'_>) {
+    for script in scene.scripts() {
+        scene.place.script(script, "");
+        for _ in 0..6 {
+            let asked = scene.ask(json!({}));
+            assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
+        }
+    }
+    let called = scene.first_was_called();
+    assert!((1..=3).contains(&called), "a dead account was asked {called} times in 12 requests");
+    scene.recovers();
+}
+
+/// U19: traffic moves to the account that works.
+pub(super) fn moves_away(scene: &mut Scene<'_>) {
+    scene.place.script(scene.scripts()[0], "");
+    for _ in 0..40 {
+        let asked = scene.ask(json!({}));
+        assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
+        assert!(scene.attempts(&asked.user).len() <= 2);
+    }
+    let called = scene.first_was_called();
+    assert!(called <= 20, "a failing account was asked first by {called} of 40 requests");
+    scene.recovers();
+}
+
+/// U25: aborted near the cap, which counts every image that may come.
+pub(super) fn endless(scene: &mut Scene<'_>) {
+    const IMAGE: u64 = 96 << 20;
+    let images = if scene.operation().streams() { 3 } else { 1 };
+    let cap = (images + 1) * IMAGE;
+    for script in scene.scripts() {
+        scene.stimulus(script);
+        let told = scene.place.upstream.ledger().iter().map(|attempt| attempt.written).max();
+        assert!(told.is_some_and(|written| written < cap), "{script}: {told:?} bytes were taken");
+        scene.recovers();
+    }
+}
+
+/// U28: what came is delivered and recorded, and n is not changed.
+pub(super) fn counts(scene: &mut Scene<'_>) {
+    for (script, came) in scene.scripts().iter().zip([1, 4, 6]) {
+        scene.place.script(script, "");
+        let asked = scene.ask(json!({"n": 4}));
+        let delivered = came.min(4);
+        let Told::Whole { images, usage } = &asked.told else { panic!("{script}: {:.300}", asked.answer.text()) };
+        assert_eq!(images.len(), delivered, "{script}");
+        let attempts = scene.attempts(&asked.user);
+        let [attempt] = attempts.as_slice() else { panic!("{} attempts", attempts.len()) };
+        assert_eq!(attempt.fields()["n"], 4, "n was changed on its way");
+        assert_eq!(Some(usage), attempt.usage.as_ref());
+        let record = scene.record(&asked.user);
+        assert_eq!(
+            (&record["n"], record["delivered"].as_array().map(Vec::len)),
+            (&json!(4), Some(delivered)),
+            "{record}"
+        );
+        assert_eq!((&record["usage"], &record["state"]), (usage, &json!("succeeded")), "{record}");
+        scene.recovers();
+    }
+}
+
+/// U30: requests that come just as their connection goes.
+pub(super) fn races(scene: &mut Scene<'_>) {
+    const ROUNDS: u64 = 30;
+    scene.place.script("idle=300", "idle=300");
+    let mut failed = 0;
+    let places = scene.row().places;
+    for round in 0..ROUNDS {
+        for asked in scene.ask_all(places) {
+            failed += usize::from(asked.told != Told::Broken && matches!(asked.told, Told::Error(_)));
+            assert!(asked.told != Told::Broken, "an answer broke off");
+        }
+        pause(Duration::from_millis(270 + round * 2));
+    }
+    let all = usize::try_from(ROUNDS).expect("rounds") * places;
+    println!("U30: {failed} of {all} requests failed");
+    assert!(failed * 50 <= all, "{failed} of {all} requests failed");
+    scene.recovers();
+}
+
+/// U30: once a byte was written on a connection, its end is ambiguous.
+pub(super) fn reset_on_reuse(scene: &mut Scene<'_>) {
+    scene.place.script("sour", "");
+    let first = scene.ask(json!({}));
+    assert!(matches!(first.told, Told::Whole { .. }), "{}", first.answer.status);
+    let second = scene.ask(json!({}));
+    let ledger = scene.place.upstream.ledger();
+    let [one, other] = ledger.as_slice() else { panic!("{} attempts for two requests", ledger.len()) };
+    if one.connection == other.connection {
+        second.answer.error(502);
+        assert_eq!(second.answer.should_retry(), Some("false"));
+        assert_eq!(scene.record(&second.user)["state"], "interrupted");
+    } else {
+        // The end of a stream is not waited for, and so its connection is not used again.
+        assert!(scene.operation().streams(), "the connection was not used again, and so nothing was shown");
+        assert!(matches!(second.told, Told::Whole { .. }), "{}", second.answer.status);
+    }
+    scene.recovers();
+}
+
+/// U32: an account that never answers loses its share.
+pub(super) fn grey(scene: &mut Scene<'_>) {
+    const RATE: usize = 10;
+    const ROUNDS: usize = 20;
+    scene.place.script(scene.scripts()[0], "");
+    let mut failed = Vec::new();
+    for second in 0..ROUNDS {
+        let begun = Instant::now();
+        let asked = scene.ask_all(RATE);
+        failed.push(asked.iter().filter(|asked| !matches!(asked.told, Told::Whole { .. })).count());
+        assert!(asked.iter().all(|asked| asked.took < Duration::from_secs(20)), "a queue without a bound: {failed:?}");
+        pause(Duration::from_millis(500).saturating_sub(begun.elapsed()));
+        println!("U32: second {second}: {} failed", failed[second]);
+    }
+    let late: usize = failed[8..].iter().sum();
+    let all = (ROUNDS - 8) * RATE;
+    assert!(late * 50 <= all, "{late} of {all} requests failed after the beginning: {failed:?}");
+    assert!(matches!(scene.row().after, After::Within(_)));
+    scene.recovers();
+}

@@ -1,0 +1,131 @@
+//! The table: printed, written down, and judged.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::bench::Place;
+use super::operation::Operation;
+use super::row::{After, Row};
+use super::rows;
+use super::scene::Seen;
+
+/// What came of one row with one operation.
+pub(super) struct Line {
+    case: &'static str,
+    name: &'static str,
+    operation: &'static str,
+    attempts: String,
+    status: String,
+    state: String,
+    took: String,
+    verdict: String,
+    good: bool,
+}
+
+pub(super) struct Report {
+    lines: Vec<Line>,
+    facts: String,
+    good: bool,
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(super) fn new(place: &Place, seen: &Seen, took: Duration, verdict: Result<(), String>) -> Self {
+        let good = verdict.is_ok();
+        let said = match (verdict, place.row.after) {
+            (Ok(()), After::Never(reason)) => format!("holds (LIVE: {reason})"),
+            (Ok(()), _) => "holds".to_owned(),
+            (Err(fault), _) => format!("FAILS: {}", short(&fault)),
+        };
+        let join = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join("/");
+        let counts: BTreeSet<String> = seen.attempts.iter().map(ToString::to_string).collect();
+        Self {
+            case: place.row.case,
+            name: place.row.name,
+            operation: place.operation.name(),
+            attempts: join(&counts),
+            status: join(&seen.statuses),
+            state: join(&seen.states),
+            took: format!("{:.1}", took.as_secs_f64()),
+            verdict: said.chars().take(600).collect(),
+            good,
+        }
+    }
+
+    fn absent(row: &Row, operation: Operation, reason: &str) -> Self {
+        Self {
+            case: row.case,
+            name: row.name,
+            operation: operation.name(),
+            attempts: String::new(),
+            status: String::new(),
+            state: String::new(),
+            took: String::new(),
+            verdict: format!("n/a: {reason}"),
+            good: true,
+        }
+    }
+}
+
+/// One line of it, without the images.
+fn short(fault: &str) -> String {
+    let words = fault.split_whitespace().map(|word| {
+        let pieces = word.split('"').map(|piece| if piece.len() > 100 { "…" } else { piece });
+        pieces.collect::<Vec<_>>().join("\"")
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+// === impl Report ===
+
+impl Report {
+    /// With the lines that make no sense, and why.
+    pub(super) fn new(rows: &[Row]) -> Self {
+        let absent = rows.iter().flat_map(|row| {
+            let reasons = Operation::ALL.map(|operation| (operation, row.scripts(operation).err()));
+            reasons.into_iter().filter_map(|(operation, reason)| Some(Line::absent(row, operation, reason?)))
+        });
+        Self { lines: absent.collect(), facts: String::new(), good: true }
+    }
+
+    pub(super) fn take(&mut self, lines: impl Iterator<Item = Line>) {
+        self.lines.extend(lines);
+        self.lines.sort_by_key(|line| line.case);
+    }
+
+    /// A line below the table.
+    pub(super) fn fact(&mut self, what: &str, holds: bool, seen: &str) {
+        self.good &= holds;
+        writeln!(self.facts, "{what}: {} ({seen})", if holds { "holds" } else { "FAILS" }).expect("text");
+    }
+
+    /// Prints it, writes it down, and panics where something does not hold.
+    #[track_caller]
+    pub(super) fn finish(self, log: &str) {
+        let mut table = format!(
+            "{:<4} {:<44} {:<21} {:<8} {:<15} {:<22} {:>5} {}\n",
+            "case", "stimulus", "operation", "attempts", "status", "state", "s", "verdict"
+        );
+        for line in &self.lines {
+            let Line { case, name, operation, attempts, status, state, took, verdict, .. } = line;
+            writeln!(
+                table,
+                "{case:<4} {name:<44} {operation:<21} {attempts:<8} {status:<15} {state:<22} {took:>5} {verdict}"
+            )
+            .expect("text");
+        }
+        for (case, test) in rows::ELSEWHERE {
+            writeln!(table, "{case:<4} also: {test}").expect("text");
+        }
+        table.push_str(&self.facts);
+        println!("{table}");
+        let folder = Path::new(env!("CARGO_BIN_EXE_imagate")).ancestors().nth(2).expect("the target folder");
+        std::fs::write(folder.join("u_cases.txt"), &table).expect("the table is written");
+        std::fs::write(folder.join("u_cases.log"), log).expect("the log is written");
+        let bad = self.lines.iter().filter(|line| !line.good).count();
+        assert!(bad == 0 && self.good, "{bad} of {} lines do not hold; see the table above", self.lines.len());
+    }
+}

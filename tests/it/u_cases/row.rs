@@ -1,0 +1,207 @@
+//! One line of the table: a stimulus, and what must come of it.
+
+use std::ops::RangeInclusive;
+
+use super::door::Kind;
+use super::operation::Operation;
+use super::scene::Scene;
+
+/// What the caller must be told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expect {
+    /// A whole answer with the bytes that the upstream sent.
+    Good,
+    /// This error, with one of these reasons where there are any, and this advice where it is fixed.
+    Error { status: &'static [u16], code: &'static str, reasons: &'static [&'static str], retry: Option<&'static str> },
+    /// A 502, or an answer that is visibly broken.
+    Broken,
+    /// A whole answer or a visibly broken one: both are honest.
+    GoodOrBroken,
+}
+
+/// What must be true of the accounts afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// Every account can be used at once.
+    AllFree,
+    /// As [`After::AllFree`], and the next request goes to the first account again: it was not its fault.
+    Blameless,
+    /// One account at least can be used: one that failed several times in a row may rest.
+    OneFree,
+    /// The first one rests, the others can be used.
+    FirstRests,
+    /// A request succeeds within so many seconds: whoever rests does not rest longer.
+    Within(u64),
+    /// Nothing can be asked of them any more, and why.
+    Never(&'static str),
+}
+
+type Play = fn(&mut Scene<'_>);
+
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) case: &'static str,
+    pub(super) name: &'static str,
+    pub(super) accounts: usize,
+    /// How many requests each account serves at once.
+    pub(super) places: usize,
+    /// Milliseconds.
+    pub(super) deadline: Option<u64>,
+    pub(super) door: Kind,
+    /// What the other accounts do; `=` is the same as the first.
+    pub(super) others: &'static str,
+    pub(super) expect: Expect,
+    /// Attempts in the ledger for each stimulus.
+    pub(super) calls: RangeInclusive<usize>,
+    pub(super) states: &'static [&'static str],
+    pub(super) after: After,
+    /// The record must hold the usage of the ledger although there is no image.
+    pub(super) charged: bool,
+    /// The usage makes no sense, so the record need not agree with it.
+    pub(super) odd_usage: bool,
+    /// Takes about a minute, because the limit is one.
+    pub(super) slow: bool,
+    /// A story that is more than one stimulus after the other.
+    pub(super) play: Option<Play>,
+    plain: Result<&'static [&'static str], &'static str>,
+    streamed: Result<&'static [&'static str], &'static str>,
+}
+
+/// A row with two accounts, of which the second is well.
+pub(super) fn row(case: &'static str, name: &'static str) -> Row {
+    Row {
+        case,
+        name,
+        accounts: 2,
+        places: 1,
+        deadline: None,
+        door: Kind::Open,
+        others: "",
+        expect: Expect::Good,
+        calls: 1..=1,
+        states: &["succeeded"],
+        after: After::AllFree,
+        charged: false,
+        odd_usage: false,
+        slow: false,
+        play: None,
+        plain: Ok(&[""]),
+        streamed: Ok(&[""]),
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    /// The stimuli, or why there are none.
+    pub(super) fn scripts(&self, operation: Operation) -> Result<&'static [&'static str], &'static str> {
+        if operation.streams() { self.streamed } else { self.plain }
+    }
+
+    pub(super) fn both(self, scripts: &'static [&'static str]) -> Self {
+        Self { plain: Ok(scripts), streamed: Ok(scripts), ..self }
+    }
+
+    pub(super) fn plain(self, scripts: &'static [&'static str]) -> Self {
+        Self { plain: Ok(scripts), ..self }
+    }
+
+    pub(super) fn streamed(self, scripts: &'static [&'static str]) -> Self {
+        Self { streamed: Ok(scripts), ..self }
+    }
+
+    pub(super) fn not_plain(self, reason: &'static str) -> Self {
+        Self { plain: Err(reason), ..self }
+    }
+
+    pub(super) fn not_streamed(self, reason: &'static str) -> Self {
+        Self { streamed: Err(reason), ..self }
+    }
+
+    pub(super) fn accounts(self, accounts: usize) -> Self {
+        Self { accounts, ..self }
+    }
+
+    pub(super) fn places(self, places: usize) -> Self {
+        Self { places, ..self }
+    }
+
+    pub(super) fn deadline(self, milliseconds: u64) -> Self {
+        Self { deadline: Some(milliseconds), ..self }
+    }
+
+    pub(super) fn door(self, door: Kind) -> Self {
+        Self { door, ..self }
+    }
+
+    pub(super) fn others(self, others: &'static str) -> Self {
+        Self { others, ..self }
+    }
+
+    pub(super) fn calls(self, calls: RangeInclusive<usize>) -> Self {
+        Self { calls, ..self }
+    }
+
+    pub(super) fn after(self, after: After) -> Self {
+        Self { after, ..self }
+    }
+
+    pub(super) fn charged(self) -> Self {
+        Self { charged: true, ..self }
+    }
+
+    pub(super) fn odd_usage(self) -> Self {
+        Self { odd_usage: true, ..self }
+    }
+
+    pub(super) fn slow(self) -> Self {
+        Self { slow: true, ..self }
+    }
+
+    pub(super) fn play(self, play: Play) -> Self {
+        Self { play: Some(play), ..self }
+    }
+
+    /// The 502 of the specification.
+    pub(super) fn fails(self, states: &'static [&'static str]) -> Self {
+        self.errs(&[502], "upstream_error", states)
+    }
+
+    pub(super) fn errs(self, status: &'static [u16], code: &'static str, states: &'static [&'static str]) -> Self {
+        Self { expect: Expect::Error { status, code, reasons: &[], retry: None }, states, ..self }
+    }
+
+    /// The error gives one of these reasons.
+    pub(super) fn because(mut self, allowed: &'static [&'static str]) -> Self {
+        if let Expect::Error { reasons, .. } = &mut self.expect {
+            *reasons = allowed;
+        }
+        self
+    }
+
+    /// The error gives this advice.
+    pub(super) fn advises(mut self, word: &'static str) -> Self {
+        if let Expect::Error { retry, .. } = &mut self.expect {
+            *retry = Some(word);
+        }
+        self
+    }
+
+    /// Class X: never tried again, by nobody.
+    pub(super) fn ambiguous(self, reasons: &'static [&'static str]) -> Self {
+        self.fails(&["interrupted"]).because(reasons).advises("false")
+    }
+
+    /// Class R.
+    pub(super) fn refused(self) -> Self {
+        self.fails(&["refused"]).because(&["content_refused"]).advises("false").after(After::Blameless)
+    }
+
+    pub(super) fn breaks(self) -> Self {
+        Self { expect: Expect::Broken, states: &["interrupted", "failed"], ..self }
+    }
+
+    pub(super) fn good_or_broken(self) -> Self {
+        Self { expect: Expect::GoodOrBroken, states: &["succeeded", "interrupted", "failed"], ..self }
+    }
+}

@@ -1,0 +1,159 @@
+//! The table. What a script says is explained in the kit; where an operation has no row, the reason stands here.
+
+mod accounts;
+mod answers;
+
+use super::door::Kind;
+use super::plays;
+use super::row::{After, Row, row};
+
+const NO_PARTIAL: &str = "a partial image never reaches a plain answer, which has not begun then";
+const BYTES: &str = "see the other row: bytes have a fixed limit of a minute, events that of the group";
+
+/// What is covered by tests of smaller parts, because it needs a resolver or certificates of its own.
+pub(super) const ELSEWHERE: [(&str, &str); 6] = [
+    ("U02", "transport::tests::faults::a_name_without_an_address_has_seen_nothing (NXDOMAIN)"),
+    ("U02", "transport::resolve::tests::a_name_that_hangs_stops_no_other (a resolver that hangs)"),
+    ("U03", "transport::tests::tls::an_untrusted_upstream_sees_nothing (self-signed, wrong name, expired)"),
+    ("U03", "transport::tests::tls::a_handshake_that_stalls_or_breaks_off_has_sent_nothing"),
+    ("U13", "scaled: the whole image would be 33 MB; 2 MB at the same rate run into the same rule"),
+    ("U30", "scaled: connections are closed after 300 ms instead of 1 s, and reused at 270 to 330 ms"),
+];
+
+/// Every case, in the order of the catalogue.
+pub(super) fn all() -> Vec<Row> {
+    [connecting(), nothing(), silence(), accounts::rows(), answers::rows()].concat()
+}
+
+/// U01 to U03: nobody to talk to.
+fn connecting() -> Vec<Row> {
+    let network = |row: Row| row.accounts(1).fails(&["failed"]).because(&["network"]).calls(0..=0);
+    let tls = After::Never("an account that cannot speak TLS stays so");
+    vec![
+        row("U01", "connection refused, another account")
+            .door(Kind::Shut)
+            .after(After::Within(70))
+            .play(plays::unreachable),
+        network(row("U01", "connection refused, no other").door(Kind::Shut))
+            .after(After::Within(70))
+            .play(plays::unreachable),
+        row("U02", "no answer to a SYN, another account")
+            .door(Kind::Deaf)
+            .after(After::Within(70))
+            .play(plays::unreachable),
+        network(row("U02", "no answer to a SYN, no other").door(Kind::Deaf))
+            .after(After::Within(70))
+            .play(plays::unreachable),
+        row("U03", "TLS: plain HTTP behind https, another account").door(Kind::Plain).play(plays::unreachable),
+        row("U03", "TLS: handshake stalls, another account").door(Kind::Mute).play(plays::unreachable),
+        network(row("U03", "TLS: plain HTTP behind https, no other").door(Kind::Plain))
+            .after(tls)
+            .play(plays::unreachable),
+        network(row("U03", "TLS: handshake stalls, no other").door(Kind::Mute)).after(tls).play(plays::unreachable),
+    ]
+}
+
+/// U04 to U07: a 200 that is none.
+fn nothing() -> Vec<Row> {
+    let page: &[&str] =
+        &["body=page", "body=html type=application/json", "body=text", "body=none", "body=html framing=close"];
+    vec![
+        row("U04", "200 without an image, nothing charged")
+            .plain(&[
+                "data=empty usage=zero",
+                "data=null usage=zero",
+                "data=blank usage=zero",
+                "data=missing usage=zero",
+            ])
+            .streamed(&["plain data=empty usage=zero", "events=blank usage=zero", "events=missing usage=zero"])
+            .others("=")
+            .fails(&["failed", "interrupted"])
+            .because(&["no_image_data"])
+            .advises("false")
+            .calls(1..=2)
+            .after(After::OneFree),
+        row("U04", "200 without an image, tokens charged")
+            .plain(&[
+                "data=empty tokens=1700",
+                "data=null tokens=1700",
+                "data=blank tokens=1700",
+                "data=none tokens=1700",
+            ])
+            .streamed(&["plain data=empty tokens=1700", "events=blank tokens=1700", "events=missing tokens=1700"])
+            .ambiguous(&["no_image_data"])
+            .charged(),
+        row("U05", "200 with a page or plain text").both(page).ambiguous(&["no_image_data", "network"]),
+        row("U06", "cut in the middle of the base64")
+            .plain(&[
+                "b64=1000000 cut=50%",
+                "b64=1000000 cut=50% how=reset",
+                "b64=1000000 cut=100% framing=chunked",
+                "b64=1000000 lack=50%",
+                "cut=50%",
+            ])
+            .streamed(&[
+                "events=half,cut b64=1000000",
+                "events=half,cut b64=1000000 how=reset",
+                "events=half,eof b64=1000000",
+                "plain b64=1000000 cut=50%",
+                "plain b64=1000000 lack=20 framing=chunked",
+                "plain b64=1000000 lack=4",
+                "events=half,cut",
+            ])
+            .breaks(),
+        row("U07", "wrong length: bytes of a foreign answer")
+            .plain(&["surplus=foreign-marker", "clip=100 surplus=foreign-marker"])
+            .streamed(&["events=p,c surplus=foreign-marker", "plain clip=100 surplus=foreign-marker"])
+            .good_or_broken()
+            .play(plays::poisoned),
+    ]
+}
+
+/// U08 to U13: too little, too late.
+fn silence() -> Vec<Row> {
+    let timeout = |row: Row| row.deadline(1500).ambiguous(&["timeout"]);
+    vec![
+        row("U08", "events end before the final one")
+            .plain(&[
+                "sse events=eof",
+                "sse events=k,k,eof",
+                "sse events=p,eof",
+                "sse events=half,eof",
+                "sse events=p,done",
+            ])
+            .streamed(&["events=eof", "events=k,k,eof", "events=p,eof", "events=p,half,eof", "events=p,p,done"])
+            .breaks(),
+        timeout(row("U09", "accepts and stays silent").both(&["stall=head"])),
+        timeout(row("U10", "headers, then nothing").both(&["stall=body"])),
+        row("U10", "one byte, then nothing").both(&["still=1"]).not_streamed(BYTES).breaks().slow(),
+        row("U10", "one byte, then nothing").both(&["still=1"]).not_plain(BYTES).breaks().deadline(1500),
+        row("U11", "429 whose body stalls, another account")
+            .both(&["status=429 retry-after=20 stall=middle"])
+            .calls(2..=2)
+            .after(After::FirstRests),
+        row("U11", "429 whose body stalls, no other")
+            .accounts(1)
+            .both(&["status=429 retry-after=7 stall=body"])
+            .errs(&[429], "rate_limit_exceeded", &["failed"])
+            .advises("true")
+            .after(After::Within(12)),
+        timeout(row("U12", "silence or heartbeats before an image"))
+            .plain(&["sse events=p,stall", "sse events=murmur"])
+            .streamed(&["events=stall", "events=murmur"]),
+        row("U12", "silence or heartbeats after a partial image")
+            .streamed(&["events=p,stall", "events=p,murmur"])
+            .not_plain(NO_PARTIAL)
+            .deadline(1500)
+            .breaks(),
+        row("U12", "slow, but each event in time")
+            .plain(&["sse events=~2500,p,~2500,p,~2500,c"])
+            .streamed(&["events=~2500,p,~2500,p,~2500,c"])
+            .deadline(4000),
+        row("U13", "one KiB a second for ever")
+            .plain(&["b64=2000000 reads=1024 pace=1000"])
+            .streamed(&["events=c b64=2000000 reads=1024 pace=1000"])
+            .breaks()
+            .slow()
+            .play(plays::drip),
+    ]
+}

@@ -1,0 +1,182 @@
+//! U14 to U22: an account turns a request away, fails it, or refuses it.
+
+use super::super::plays;
+use super::super::row::{After, Row, row};
+
+pub(super) fn rows() -> Vec<Row> {
+    [times(), windows(), gone(), failures(), refusals()].concat()
+}
+
+/// U14 and U15: 429.
+fn times() -> Vec<Row> {
+    vec![
+        row("U14", "429 with Retry-After in seconds")
+            .both(&["status=429 retry-after=3"])
+            .calls(2..=2)
+            .after(After::Within(15))
+            .play(plays::told_when),
+        row("U14", "429 with Retry-After as a date")
+            .both(&["status=429 retry-date=3"])
+            .calls(2..=2)
+            .after(After::Within(15))
+            .play(plays::told_when),
+        row("U14", "429 with retry-after-ms")
+            .both(&["status=429 retry-ms=3000"])
+            .calls(2..=2)
+            .after(After::Within(15))
+            .play(plays::told_when),
+        row("U14", "429 with x-ratelimit-reset")
+            .both(&["status=429 ratelimit=3s"])
+            .calls(2..=2)
+            .after(After::Within(15))
+            .play(plays::told_when),
+        row("U14", "429 with Retry-After, no other")
+            .accounts(1)
+            .both(&["status=429 retry-after=3"])
+            .errs(&[429], "rate_limit_exceeded", &["failed"])
+            .advises("true")
+            .after(After::Within(15)),
+        row("U15", "429 without any time, three in a row")
+            .accounts(1)
+            .both(&["status=429"])
+            .errs(&[429], "rate_limit_exceeded", &["failed"])
+            .advises("true")
+            .after(After::Within(60))
+            .play(plays::untold),
+    ]
+}
+
+/// U16: a usage limit.
+fn windows() -> Vec<Row> {
+    let exhausted = |row: Row| row.accounts(1).errs(&[429], "usage_limit_reached", &["failed"]);
+    let reset = After::Never("rests until the reset that the upstream stated");
+    vec![
+        exhausted(row("U16", "usage limit for days"))
+            .both(&["status=429 body=usage-limit resets-in=354089"])
+            .after(reset)
+            .play(plays::exhausted),
+        exhausted(row("U16", "usage limit for three seconds"))
+            .both(&["status=429 body=usage-limit resets-in=3"])
+            .after(After::Within(15))
+            .play(plays::short_window),
+        exhausted(row("U16", "usage limit, reset 0"))
+            .both(&["status=429 body=usage-limit resets-raw=0"])
+            .after(After::Within(60))
+            .play(plays::odd_window),
+        exhausted(row("U16", "usage limit, reset -1"))
+            .both(&["status=429 body=usage-limit resets-raw=-1"])
+            .after(After::Within(60))
+            .play(plays::odd_window),
+        exhausted(row("U16", "usage limit, reset 1e18"))
+            .both(&["status=429 body=usage-limit resets-raw=1e18"])
+            .after(After::Within(60))
+            .play(plays::odd_window),
+        exhausted(row("U16", "usage limit, reset \"soon\""))
+            .both(&["status=429 body=usage-limit resets-raw=\"soon\""])
+            .after(After::Within(60))
+            .play(plays::odd_window),
+        exhausted(row("U16", "usage limit, no reset"))
+            .both(&["status=429 body=usage-limit"])
+            .after(After::Within(60))
+            .play(plays::odd_window),
+        row("U16", "usage limit, another account")
+            .both(&["status=429 body=usage-limit resets-in=600"])
+            .calls(2..=2)
+            .after(After::FirstRests),
+    ]
+}
+
+/// U17 and U18: the account is not what it was.
+fn gone() -> Vec<Row> {
+    let alone = |row: Row| row.accounts(1).errs(&[502, 503], "", &["failed"]);
+    let known = After::Never("the account is known to be out");
+    vec![
+        row("U17", "401, another account")
+            .both(&["status=401", "status=401 body=revoked"])
+            .calls(2..=2)
+            .after(After::FirstRests)
+            .play(plays::dead),
+        alone(row("U17", "401, no other")).both(&["status=401"]).after(known),
+        row("U18", "402, another account").both(&["status=402"]).calls(2..=2).after(After::FirstRests),
+        row("U18", "403, another account").both(&["status=403"]).calls(2..=2).after(After::FirstRests),
+        row("U18", "404, another account").both(&["status=404"]).calls(2..=2).after(After::FirstRests),
+        alone(row("U18", "402, no other")).both(&["status=402"]).after(known),
+        alone(row("U18", "403, no other")).both(&["status=403 body=html"]).after(known),
+        alone(row("U18", "404, no other")).both(&["status=404"]).after(known),
+    ]
+}
+
+/// U19, U20 and U22: it failed, or may have.
+fn failures() -> Vec<Row> {
+    vec![
+        row("U19", "stated server error, another account")
+            .plain(&["status=500", "status=503"])
+            .streamed(&["status=500", "status=503", "events=e", "events=failed"])
+            .calls(2..=2),
+        row("U19", "stated server error everywhere")
+            .accounts(3)
+            .plain(&["status=500", "status=503"])
+            .streamed(&["status=500", "events=e"])
+            .others("=")
+            .fails(&["failed"])
+            .calls(2..=2),
+        row("U19", "one account fails always").both(&["status=500"]).after(After::Within(70)).play(plays::moves_away),
+        row("U20", "made and charged, then the connection breaks")
+            .plain(&["hang-up", "hang-up how=reset", "cut=30", "cut=30 how=reset framing=chunked"])
+            .streamed(&["hang-up", "hang-up how=reset", "events=cut", "plain cut=30 how=reset"])
+            .ambiguous(&["network", "no_image_data"]),
+        row("U20", "made and charged, then a proxy gives up")
+            .both(&[
+                "status=524 body=html",
+                "status=504 body=html",
+                "status=502 body=text",
+                "status=502",
+                "status=520 body=none",
+                "status=500 body=html",
+                "status=503 body=text",
+            ])
+            .ambiguous(&["network", "no_image_data", "timeout"]),
+        row("U22", "dies after bytes went out")
+            .plain(&["b64=2000000 cut=50%", "b64=2000000 cut=50% how=reset", "b64=2000000 lack=20 framing=chunked"])
+            .streamed(&[
+                "events=p,cut",
+                "events=p,cut how=reset",
+                "events=p,e",
+                "events=p,half,cut b64=2000000",
+                "events=p,e-limit",
+            ])
+            .breaks(),
+    ]
+}
+
+/// U21: refused.
+fn refusals() -> Vec<Row> {
+    vec![
+        row("U21", "refused by status")
+            .accounts(3)
+            .both(&["status=400 body=policy", "status=400 body=policy-old", "status=403 body=policy"])
+            .refused(),
+        row("U21", "refused in a 200").accounts(3).both(&["body=policy", "body=policy-old"]).refused(),
+        row("U21", "refused by an event")
+            .accounts(3)
+            .plain(&["sse events=e-policy", "sse events=failed-policy"])
+            .streamed(&["events=e-policy", "events=k,e-policy", "events=failed-policy"])
+            .refused(),
+        row("U21", "words instead of an image, charged")
+            .accounts(3)
+            .plain(&["data=words tokens=90"])
+            .streamed(&["events=words tokens=90", "plain data=words tokens=90"])
+            .fails(&["refused", "interrupted"])
+            .because(&["content_refused", "no_image_data"])
+            .advises("false")
+            .charged()
+            .after(After::Blameless),
+        row("U21", "an empty 200")
+            .accounts(3)
+            .both(&["body=none", "body=none framing=chunked"])
+            .fails(&["refused", "interrupted"])
+            .because(&["content_refused", "no_image_data", "network"])
+            .advises("false")
+            .after(After::Blameless),
+    ]
+}

@@ -1,0 +1,358 @@
+//! One case on its place: asks, and holds every answer, every attempt and every record against each other.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, PROMPT, Place, WARM_UP};
+use super::door::Kind;
+use super::operation::{Operation, Told, huge};
+use super::row::{After, Expect, Row};
+use crate::kit::{Answer, Attempt, Call, FakeUpstream, PATIENCE, Reply, eventually, pause};
+
+/// The time in which a healthy place must serve again. The catalogue says one second for a machine of its own.
+const LIVE: Duration = Duration::from_secs(20);
+
+pub(super) struct Scene<'a> {
+    pub(super) bench: &'a Bench,
+    pub(super) place: &'a Place,
+    /// The `user` of every request that was sent.
+    asked: Vec<String>,
+    seen: Seen,
+}
+
+/// For the table: what was seen of the stimuli.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) attempts: BTreeSet<usize>,
+    pub(super) statuses: BTreeSet<String>,
+    pub(super) states: BTreeSet<String>,
+}
+
+/// One request and what came of it.
+pub(super) struct Asked {
+    pub(super) user: String,
+    pub(super) answer: Answer,
+    pub(super) told: Told,
+    pub(super) took: Duration,
+}
+
+// === impl Scene ===
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(bench: &'a Bench, place: &'a Place) -> Self {
+        Self { bench, place, asked: Vec::new(), seen: Seen::default() }
+    }
+
+    pub(super) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    pub(super) fn row(&self) -> &'static Row {
+        self.place.row
+    }
+
+    pub(super) fn operation(&self) -> Operation {
+        self.place.operation
+    }
+
+    pub(super) fn scripts(&self) -> &'static [&'static str] {
+        self.row().scripts(self.operation()).expect("a row that makes sense")
+    }
+
+    /// The whole row, and the assertions that hold for every one.
+    #[track_caller]
+    pub(super) fn run(&mut self) {
+        match self.row().play {
+            Some(play) => play(self),
+            None => {
+                for script in self.scripts() {
+                    self.stimulus(script);
+                    self.recovers();
+                }
+            }
+        }
+        self.slots();
+        self.one_and_use();
+    }
+
+    /// One stimulus and what it must bring.
+    #[track_caller]
+    pub(super) fn stimulus(&mut self, script: &str) {
+        println!("{} {}, {}: {script}", self.row().case, self.row().name, self.operation().name());
+        let script = script.replace("{target}", &self.bench.target.address().to_string());
+        let others = if self.row().others == "=" { &script } else { self.row().others };
+        self.place.script(&script, others);
+        let asked = self.ask(json!({}));
+        self.expected(&asked, &script);
+        let (attempts, record) = (self.attempts(&asked.user), self.record(&asked.user));
+        let calls = attempts.len();
+        self.seen.attempts.insert(calls);
+        self.seen.states.insert(record["state"].as_str().unwrap_or("?").to_owned());
+        assert!(self.row().calls.contains(&calls), "{calls} attempts, not {:?}", self.row().calls);
+        let state = record["state"].as_str().unwrap_or_default();
+        assert!(self.row().states.contains(&state), "USE: the record says {state}: {record}");
+        if self.row().charged {
+            assert_eq!(Some(&record["usage"]), attempts[0].usage.as_ref(), "USE: {record}");
+        }
+        if !self.place.operation.streams() || state != "succeeded" {
+            return;
+        }
+        assert_eq!(record["stream"], true, "{record}");
+    }
+
+    /// Sends one request and reads the whole answer.
+    #[track_caller]
+    pub(super) fn ask(&mut self, with: Value) -> Asked {
+        let user = format!("{}-{}", self.place.key, self.asked.len());
+        self.asked.push(user.clone());
+        let asked = self.send(user, with);
+        self.seen.statuses.insert(match asked.told {
+            Told::Broken => "200 broken".to_owned(),
+            _ => asked.answer.status.to_string(),
+        });
+        asked
+    }
+
+    /// A request that the caller sends and reads by itself.
+    pub(super) fn prepare(&mut self) -> (String, Call) {
+        let user = format!("{}-{}", self.place.key, self.asked.len());
+        self.asked.push(user.clone());
+        let call = self.operation().call(&self.place.secret, json!({"user": user, "prompt": PROMPT}));
+        (user, call)
+    }
+
+    /// As [`Scene::ask`], for many callers at once.
+    #[track_caller]
+    pub(super) fn ask_all(&mut self, count: usize) -> Vec<Asked> {
+        let first = self.asked.len();
+        let users: Vec<String> = (first..first + count).map(|at| format!("{}-{at}", self.place.key)).collect();
+        self.asked.extend(users.iter().cloned());
+        let this = &*self;
+        std::thread::scope(|scope| {
+            let callers: Vec<_> = users.into_iter().map(|user| scope.spawn(|| this.send(user, json!({})))).collect();
+            callers.into_iter().map(|caller| caller.join().expect("a caller")).collect()
+        })
+    }
+
+    #[track_caller]
+    fn send(&self, user: String, mut with: Value) -> Asked {
+        with["user"] = json!(user);
+        with["prompt"] = json!(PROMPT);
+        let call = self.operation().call(&self.place.secret, with);
+        let begun = Instant::now();
+        let stream = call.dispatch(self.place.address).expect("a connection");
+        // Some limits of the gateway are a minute long, just as the patience of the kit is.
+        stream.set_read_timeout(Some(PATIENCE * 2)).expect("a limit");
+        let answer = Reply::read(stream).and_then(Reply::finish).expect("an answer");
+        let took = begun.elapsed();
+        self.leaks_nothing(&answer);
+        let told = self.operation().read(&answer);
+        Asked { user, answer, told, took }
+    }
+
+    /// LEAK, as far as callers are concerned. Of a huge answer the middle is the image.
+    #[track_caller]
+    fn leaks_nothing(&self, answer: &Answer) {
+        const EDGE: usize = 1 << 17;
+        let body = &answer.body;
+        let head = &body[..body.len().min(EDGE)];
+        let tail = &body[body.len() - (body.len() - head.len()).min(EDGE)..];
+        let text =
+            format!("{:?}\n{}\n{}", answer.headers, String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+        let found: Vec<_> = self.place.canaries().into_iter().filter(|canary| text.contains(canary)).collect();
+        assert!(found.is_empty(), "LEAK: {found:?} in {text:.800}");
+        assert_eq!(answer.header("content-encoding"), None, "LEAK: the upstream's coding");
+        assert_eq!(answer.header("location"), None, "LEAK: the upstream's redirect");
+    }
+
+    #[track_caller]
+    fn expected(&self, asked: &Asked, script: &str) {
+        let said = || format!("{} {:.400}", asked.answer.status, asked.answer.text());
+        match (self.row().expect, &asked.told) {
+            (Expect::Good | Expect::GoodOrBroken, Told::Whole { images, usage }) => {
+                self.is_whole(&asked.user, script, images, usage);
+            }
+            (Expect::Error { status, code, reasons, retry }, Told::Error(found)) => {
+                let error = asked.answer.error(*found);
+                assert!(status.contains(found) && (code.is_empty() || error["code"] == code), "ERR: {}", said());
+                let reason = error["reason"].as_str().unwrap_or_default();
+                assert!(reasons.is_empty() || reasons.contains(&reason), "ERR: the reason is {reason:?}");
+                assert!(retry.is_none() || asked.answer.should_retry() == retry, "ERR: {:?}", asked.answer.headers);
+            }
+            (Expect::Broken | Expect::GoodOrBroken, Told::Broken) => {}
+            (Expect::Broken | Expect::GoodOrBroken, Told::Error(502)) => {
+                assert_eq!(asked.answer.should_retry(), Some("false"), "ERR: {}", said());
+            }
+            (expect, _) => panic!("{expect:?}, but: {}", said()),
+        }
+    }
+
+    /// The bytes of the upstream, and its tokens.
+    #[track_caller]
+    fn is_whole(&self, user: &str, script: &str, images: &[String], usage: &Value) {
+        let attempt = self.attempts(user).pop().unwrap_or_else(|| panic!("an image that nobody made"));
+        let huge = huge(script);
+        let known = |image: &String| huge.as_ref() == Some(image) || attempt.images.contains(image);
+        assert!(images.len() == 1 && images.iter().all(known), "the image was changed on its way");
+        if !self.row().odd_usage {
+            assert_eq!(Some(usage), attempt.usage.as_ref(), "USE: the tokens of the answer");
+        }
+    }
+
+    /// The attempts for a request that reached the upstream of the place.
+    pub(super) fn attempts(&self, user: &str) -> Vec<Attempt> {
+        self.place.upstream.ledger().into_iter().filter(|attempt| attempt.user() == user).collect()
+    }
+
+    /// How many attempts the first account has seen.
+    pub(super) fn first_was_called(&self) -> usize {
+        let first = &self.place.tokens[0];
+        let mine = self.place.upstream.ledger().iter().filter(|attempt| &attempt.token == first).count();
+        mine + self.place.door.attempts()
+    }
+
+    /// The record of a request, once it has its outcome.
+    #[track_caller]
+    pub(super) fn record(&self, user: &str) -> Value {
+        eventually("the record has its outcome", || {
+            let records = self.bench.records(self.place);
+            records
+                .into_iter()
+                .find(|record| record["end_user"] == user && !record["state"].is_null() && is_final(record))
+        })
+    }
+
+    /// LIVE: once the upstream is well again, so is the place.
+    #[track_caller]
+    pub(super) fn recovers(&mut self) {
+        self.place.script("", "");
+        self.place.door.open();
+        let before = self.first_was_called();
+        match self.row().after {
+            After::AllFree | After::OneFree => drop(self.serves_within(LIVE)),
+            After::Within(seconds) => drop(self.serves_within(Duration::from_secs(seconds))),
+            After::Blameless | After::FirstRests => {
+                let asked = self.ask(json!({}));
+                assert!(
+                    matches!(asked.told, Told::Whole { .. }),
+                    "LIVE: {} {:.300}",
+                    asked.answer.status,
+                    asked.answer.text()
+                );
+                let again = usize::from(self.row().after == After::Blameless);
+                assert_eq!(self.first_was_called() - before, again, "attempts on the first account");
+            }
+            After::Never(_) => {}
+        }
+    }
+
+    /// Asks until an answer is whole; how long that took.
+    #[track_caller]
+    pub(super) fn serves_within(&mut self, limit: Duration) -> Duration {
+        let begun = Instant::now();
+        loop {
+            let asked = self.ask(json!({}));
+            if matches!(asked.told, Told::Whole { .. }) {
+                return begun.elapsed();
+            }
+            let (status, text) = (asked.answer.status, asked.answer.text());
+            assert!(begun.elapsed() < limit, "LIVE: still {status} after {limit:?}: {text:.300}");
+            pause(Duration::from_millis(100));
+        }
+    }
+
+    /// LIVE: every place of every account that does not rest is free, all of them at the same time.
+    #[track_caller]
+    fn slots(&mut self) {
+        let row = self.row();
+        let accounts = match row.after {
+            After::AllFree | After::Blameless | After::Within(_) => row.accounts,
+            After::OneFree => 1,
+            After::FirstRests => row.accounts - 1,
+            After::Never(_) => return,
+        };
+        // Behind another door not every attempt is seen; there the ordinary request has shown it.
+        let count = accounts * row.places;
+        if row.door != Kind::Open || count > 8 {
+            return;
+        }
+        let before = self.place.upstream.attempts();
+        self.place.script("gate=live", "gate=live");
+        let upstream = &self.place.upstream;
+        let together = std::thread::scope(|scope| {
+            let watch = scope.spawn(move || watch(upstream, before, count));
+            let asked = self.ask_all(count);
+            assert!(asked.iter().all(|asked| matches!(asked.told, Told::Whole { .. })), "LIVE: not all are served");
+            watch.join().expect("a watcher")
+        });
+        assert_eq!(together, count, "LIVE: so many places are free");
+    }
+
+    /// ONE and USE over everything that was asked here.
+    #[track_caller]
+    fn one_and_use(&self) {
+        let count = self.asked.len();
+        let records = eventually("every record has its outcome", || {
+            let records = self.bench.records(self.place);
+            (records.len() >= count && records.iter().all(is_final)).then_some(records)
+        });
+        assert_eq!(records.len(), count, "USE: records for requests");
+        let ledger: Vec<(String, Attempt)> =
+            self.place.upstream.ledger().into_iter().map(|attempt| (attempt.user(), attempt)).collect();
+        for user in &self.asked {
+            let mine: Vec<&Attempt> = ledger.iter().filter(|(of, _)| of == user).map(|(_, attempt)| attempt).collect();
+            let paid = mine.iter().filter(|attempt| may_be_paid(attempt)).count();
+            assert!(paid <= 1, "ONE: {paid} images for {user}");
+            let of_user: Vec<&Value> = records.iter().filter(|record| record["end_user"] == user.as_str()).collect();
+            let [record] = of_user.as_slice() else { panic!("USE: {} records for {user}", of_user.len()) };
+            self.agrees(record, &mine);
+        }
+        let strangers = ledger.iter().filter(|(user, _)| user != WARM_UP && !self.asked.contains(user)).count();
+        assert_eq!(strangers, 0, "ONE: attempts that nobody asked for");
+    }
+
+    /// The record against the ledger.
+    #[track_caller]
+    fn agrees(&self, record: &Value, mine: &[&Attempt]) {
+        let told = record["attempts"].as_array().map_or(0, Vec::len);
+        let reached = mine.len();
+        let elsewhere = self.row().door != Kind::Open;
+        assert!(
+            told == reached || elsewhere && told >= reached,
+            "USE: {told} attempts recorded, {reached} made: {record}"
+        );
+        if record["state"] == "succeeded" && !self.row().odd_usage {
+            let usage = mine.last().and_then(|attempt| attempt.usage.as_ref());
+            assert!(usage.is_none_or(|usage| *usage == record["usage"]), "USE: {usage:?} in the ledger: {record}");
+        }
+        let tokens = &record["usage"]["total_tokens"];
+        assert!(tokens.is_null() || tokens.is_u64(), "USE: {record}");
+    }
+}
+
+/// Opens the gate once so many stand before it together, or no more come; how many there were.
+fn watch(upstream: &FakeUpstream, before: usize, count: usize) -> usize {
+    let begun = Instant::now();
+    while upstream.attempts() < before + count && begun.elapsed() < LIVE {
+        pause(Duration::from_millis(10));
+    }
+    let together = upstream.attempts() - before;
+    upstream.open_gate("live");
+    together
+}
+
+/// Whether an image can have been made for it: the ledger says what the upstream charged, or what had begun to leave.
+fn may_be_paid(attempt: &Attempt) -> bool {
+    let positive = |usage: &Value| {
+        let counts = usage.as_object().into_iter().flat_map(|usage| usage.values());
+        counts.filter_map(Value::as_f64).any(|count| count > 0.0)
+    };
+    attempt.usage.as_ref().map_or(!attempt.images.is_empty(), positive)
+}
+
+fn is_final(record: &Value) -> bool {
+    let state = record["state"].as_str().unwrap_or_default();
+    ["succeeded", "failed", "refused", "cancelled", "interrupted"].contains(&state)
+}
