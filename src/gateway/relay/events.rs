@@ -125,8 +125,9 @@ impl Events {
     /// What goes out when the answer breaks off: the frame that has begun becomes one that every client takes for an
     /// error, and a frame of its own says it once more for clients that only look at the last one.
     pub(super) fn break_off(&mut self, error: &str) -> Bytes {
-        let mut text = Vec::new();
-        if self.item.begun && self.done.is_none() {
+        // The end of an image may still wait for what comes behind it.
+        let mut text = std::mem::take(&mut self.text);
+        if self.item.begun {
             if !self.item.ended {
                 text.push(b'"');
             }
