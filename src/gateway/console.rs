@@ -4,10 +4,13 @@
 //! and how accounts are chosen: what is changed here is written to the store, where the running gateway finds it within a
 //! second. Commands walk through the same room, `manage`.
 //!
+//! The accounts are also a page for people ([`page`]); signing in, and the pages that change something, are still to come.
+//!
 //! Carries: no credential of an account ever leaves; keys of callers let nobody in here, and the admin token nobody there;
 //! a refused field is named.
 
 mod accounts;
+mod page;
 mod shown;
 mod token;
 

@@ -4,6 +4,7 @@
 //! context it is given.
 
 mod admin;
+mod pages;
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub(crate) enum Endpoints {}
 
 type Context = RequestContext<Arc<Gateway>>;
 
-/// Every route of both documents.
+/// Every route of both documents, and the pages.
 ///
 /// # Errors
 ///
@@ -35,6 +36,7 @@ pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescripti
     let mut api = ApiDescription::new();
     server::register::<Endpoints>(&mut api)?;
     admin_server::register::<AdminEndpoints>(&mut api)?;
+    pages::register(&mut api)?;
     Ok(api)
 }
 

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -396,4 +398,46 @@ fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
     assert_eq!(refused(&answer, 404).0, "account_not_found");
     let nowhere = Call::get("/admin/v1").send(gateway.address());
     assert_eq!(nowhere.error(404)["code"], "unknown_url");
+}
+
+/// A look at the page of the accounts, as a browser sends it.
+fn look(gateway: &Gateway, password: &str) -> Answer {
+    let pair = STANDARD.encode(format!("operator:{password}"));
+    Call::get("/console/accounts").header("authorization", &format!("Basic {pair}")).send(gateway.address())
+}
+
+#[test]
+fn a_page_for_people_shows_which_accounts_are_out_and_why() {
+    let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
+    tokens.revoke("a");
+    let gateway = open(&[Account::oauth("a", &upstream, &tokens), Account::at("spare", &upstream).spare()]);
+    gateway.generate(json!({})).good();
+    let page = eventually("the page says that the token is revoked", || {
+        let answer = look(&gateway, TOKEN);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.text().contains("invalid_grant").then_some(answer)
+    });
+    assert!(page.text().contains("<td>a</td><td>oauth</td>") && page.text().contains("<td>disabled</td>"), "{page:?}");
+    assert!(page.text().contains("<td>spare</td>"), "{page:?}");
+    for secret in ["rt-a-", "at-a-", "secret-a", "sk-upstream", TOKEN] {
+        assert!(!page.text().contains(secret), "{secret}: {page:?}");
+    }
+    gateway.manage(&["account", "disable", "spare", "--reason", "<script>alert(1)</script>"]).good();
+    let page = look(&gateway, TOKEN);
+    assert!(!page.text().contains("<script") && page.text().contains("&lt;script&gt;"), "{page:?}");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+}
+
+#[test]
+fn the_page_is_for_whoever_has_the_admin_token_alone() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&[Account::at("only", &upstream)]);
+    let bearer = Call::get("/console/accounts").key(TOKEN).send(gateway.address());
+    let bare = Call::get("/console/accounts").send(gateway.address());
+    for answer in [look(&gateway, ""), look(&gateway, gateway.secret()), look(&gateway, &TOKEN[1..]), bearer, bare] {
+        assert_eq!(answer.status, 401, "{answer:?}");
+        assert!(answer.header("www-authenticate").is_some_and(|asked| asked.starts_with("Basic ")), "{answer:?}");
+        assert!(!answer.text().contains("only"), "{answer:?}");
+    }
 }
