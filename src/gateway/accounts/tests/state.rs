@@ -157,22 +157,34 @@ async fn an_older_look_does_not_undo_what_was_learnt_since() {
 
 #[tokio::test]
 async fn refused_credentials_disable_an_account_with_a_reason() {
-    let (_dir, store) = fresh().await;
-    let accounts = start(&store, "one", &[with_key("a"), with_key("b")], &FakeTokens::rotating()).await;
-    {
-        let mut inner = accounts.pool.lock();
-        let begin = Instant::now();
-        for step in 0..3 {
-            let now = begin + Duration::from_secs(10 * step);
-            let moment = cooling::Moment { granted: now, now, jitter: 0 };
-            inner.members[0].learn(Lesson::Unauthorized { status: 401 }, moment, chrono::Utc::now());
-        }
+    for status in [401, 403] {
+        let (_dir, store) = fresh().await;
+        let accounts = start(&store, "one", &[with_key("a"), with_key("b")], &FakeTokens::rotating()).await;
+        refuse(&accounts, status, 2);
+        round(&accounts).await;
+        assert_eq!(row(&store, "a").await.disabled_at, None, "{status}: twice is not yet again and again");
+        refuse(&accounts, status, 3);
+        round(&accounts).await;
+        let row = row(&store, "a").await;
+        let reason = format!("the upstream refused its credentials 3 times in a row (status {status})");
+        assert_eq!((row.disabled_at.is_some(), row.disabled_reason), (true, Some(reason)));
+        assert_eq!(lease(&accounts).await.unwrap().account().name(), "b");
     }
-    round(&accounts).await;
-    let row = row(&store, "a").await;
-    let reason = "the upstream refused its credentials 3 times in a row (status 401)";
-    assert_eq!((row.disabled_at.is_some(), row.disabled_reason.as_deref()), (true, Some(reason)));
-    assert_eq!(lease(&accounts).await.unwrap().account().name(), "b");
+}
+
+/// Refuses the credentials of the first account as often in a row, in calls that followed each other.
+fn refuse(accounts: &Accounts, status: u16, times: u64) {
+    let mut inner = accounts.pool.lock();
+    let begin = Instant::now();
+    inner.members[0].learn(Lesson::Good, at(begin), chrono::Utc::now());
+    for step in 1..=times {
+        let moment = at(begin + Duration::from_secs(1000 * step));
+        inner.members[0].learn(Lesson::Unauthorized { status }, moment, chrono::Utc::now());
+    }
+}
+
+const fn at(now: Instant) -> cooling::Moment {
+    cooling::Moment { granted: now, now, jitter: 0 }
 }
 
 #[tokio::test]
