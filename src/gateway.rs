@@ -33,6 +33,7 @@ use ledger::{Ledger, NodeId};
 use replay::Replay;
 use spool::Spool;
 use store::{AccountSpec, MasterKey, SqliteStore, Store, StoreError, Timestamp};
+use telemetry::{Metrics, Now};
 use upstream::Upstream;
 
 /// Everything that a request can reach.
@@ -44,6 +45,7 @@ pub(crate) struct Gateway {
     upstream: Arc<Upstream>,
     replay: Replay,
     ledger: Ledger,
+    metrics: Arc<Metrics>,
     spool: Spool,
     models: Vec<String>,
     deadlines: Deadlines,
@@ -90,6 +92,7 @@ impl Gateway {
         accounts.watch();
         let replay =
             Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
+        let metrics = Arc::new(Metrics::new());
         Ok(Self {
             console,
             keys: open_keys(store),
@@ -97,7 +100,8 @@ impl Gateway {
             upstream,
             accounts,
             replay,
-            ledger: Ledger::start(rows, node).await?,
+            ledger: Ledger::start(rows, node, Arc::clone(&metrics)).await?,
+            metrics,
             spool: Spool::new(&config.data_dir).map_err(ServeError::Spool)?,
             models: config.models.clone(),
             deadlines: config.deadlines,
@@ -131,6 +135,25 @@ impl Gateway {
 
     pub(crate) const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// What was counted, and how things stand at this moment.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be written, which is a fault of ours.
+    pub(crate) fn measured(&self) -> Result<String, std::fmt::Error> {
+        let (accounts, waiting) = self.accounts.now();
+        self.metrics.render(&Now { accounts, waiting, unsettled: self.ledger.unsettled() })
+    }
+
+    /// Whether a new job can be begun: the store answers, and the end has not come.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.accounts.is_ready()
     }
 
     pub(crate) const fn spool(&self) -> &Spool {

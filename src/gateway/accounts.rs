@@ -35,6 +35,7 @@ pub(crate) use oauth::{TokenAnswer, TokenEndpoint, TokenRequest, Unreachable};
 pub(crate) use rows::{build as account_of_row, sealed_for, secrets as secrets_of_row};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -44,6 +45,7 @@ use super::config::{self, Protocol};
 use super::keys::{Caller, KeyId};
 use super::rules::Task;
 use super::store::{NodeId, Store, StoreError, Vault};
+use super::telemetry::AccountNow;
 use account::Access;
 use keeper::NoToken;
 use lease::Place;
@@ -64,6 +66,8 @@ pub(crate) struct Accounts {
     store: Arc<dyn Store>,
     vault: Vault,
     tokens: Arc<Tokens>,
+    /// Whether the store has answered when it was asked last.
+    well: AtomicBool,
 }
 
 /// Why there is no lease.
@@ -108,7 +112,7 @@ impl Accounts {
             }
         }
         let tokens = Arc::new(Tokens::new(Arc::clone(&store), vault.clone(), endpoint, node));
-        let accounts = Self { pool, store, vault, tokens };
+        let accounts = Self { pool, store, vault, tokens, well: AtomicBool::new(true) };
         accounts.look().await?;
         Ok(Arc::new(accounts))
     }
@@ -144,6 +148,16 @@ impl Accounts {
     /// Every account in the order in which it would be taken for such a request, and why.
     pub(crate) fn explain(&self, group: &str, large: bool) -> Vec<Explained> {
         explain::explain(&self.pool, group, large)
+    }
+
+    /// How each account in use stands, and how many requests wait for one.
+    pub(crate) fn now(&self) -> (Vec<AccountNow>, usize) {
+        self.pool.now()
+    }
+
+    /// Whether new leases are given, as far as they do not depend on the accounts.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.well.load(Ordering::Relaxed) && !self.pool.is_stopped()
     }
 
     async fn take(&self, key: &KeyId, mut wanted: Wanted) -> Result<Lease, NoLease> {

@@ -4,6 +4,7 @@
 //! context it is given.
 
 mod admin;
+mod health;
 mod pages;
 
 use std::sync::Arc;
@@ -14,13 +15,16 @@ use http::header::AUTHORIZATION;
 
 use super::Gateway;
 use super::flow::{self, Ask};
-use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold};
+use super::front::{
+    Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold, refuse_the_rest,
+};
 use super::keys::Caller;
 use crate::error::Error;
 use crate::wire::admin::server as admin_server;
 use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
 use crate::wire::types;
 use admin::AdminEndpoints;
+pub(crate) use health::description as measuring;
 
 /// A place to hang the implementation, never a value.
 pub(crate) enum Endpoints {}
@@ -37,6 +41,8 @@ pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescripti
     server::register::<Endpoints>(&mut api)?;
     admin_server::register::<AdminEndpoints>(&mut api)?;
     pages::register(&mut api)?;
+    health::register(&mut api)?;
+    refuse_the_rest(&mut api)?;
     Ok(api)
 }
 

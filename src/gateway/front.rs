@@ -12,14 +12,15 @@ mod form;
 mod held;
 mod listener;
 mod param;
+mod routes;
 mod server;
 mod unread;
 
-pub(crate) use answer::{Answer, Kind, Reply, answer};
+pub(crate) use answer::{Answer, Counts, Kind, Reply, answer};
 pub(crate) use body::JsonBody;
 pub(crate) use fault::ApiError;
 pub(crate) use form::EditBody;
 pub(crate) use held::hold;
 pub(crate) use param::Captured;
-pub(crate) use server::{ServerError, start};
+pub(crate) use server::{ServerError, refuse_the_rest, start};
 pub(crate) use unread::Unread;

@@ -24,6 +24,7 @@ pub(crate) use crate::gateway::store::{
     Attempt, Class, Delivered, KeyId, NodeId, Record, RecordFilter, RequestId, State, TokenDetails, Usage, UserId,
 };
 use crate::gateway::store::{Store, StoreError, Timestamp};
+use crate::gateway::telemetry::Metrics;
 use open::Entry;
 pub(crate) use open::{OpenRecord, Outcome};
 use writer::{Message, Writer};
@@ -92,6 +93,7 @@ pub(crate) struct Ledger {
     outbox: mpsc::UnboundedSender<Message>,
     room: Arc<Semaphore>,
     unsettled: watch::Sender<usize>,
+    metrics: Arc<Metrics>,
 }
 
 impl Ledger {
@@ -101,7 +103,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Where the store has trouble: a node that cannot settle its past takes no new jobs.
-    pub(crate) async fn start(store: Arc<dyn Store>, node: NodeId) -> Result<Self, StoreError> {
+    pub(crate) async fn start(store: Arc<dyn Store>, node: NodeId, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
         let interrupted = store.interrupt_running(&node).await?;
         if interrupted > 0 {
             tracing::warn!(interrupted, "jobs of an earlier run ended without an outcome");
@@ -111,7 +113,7 @@ impl Ledger {
         // Who waits for it is `drain`.
         tokio::runtime::Handle::current().spawn(Writer::new(store, node, inbox).run());
         let room = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
-        Ok(Self { outbox, room, unsettled: watch::Sender::new(0) })
+        Ok(Self { outbox, room, unsettled: watch::Sender::new(0), metrics })
     }
 
     /// Begins a record. When this returns, a kill can no longer lose it.
@@ -121,7 +123,8 @@ impl Ledger {
     pub(crate) async fn open(&self, draft: Draft) -> Result<OpenRecord, LedgerError> {
         // Outcomes need no such bound: there is at most one for each intent that was let in.
         let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
-        let intent = Box::new(Entry::new(running(draft), self.outbox.clone(), self.unsettled.clone()));
+        let entry = Entry::new(running(draft), self.outbox.clone(), self.unsettled.clone(), Arc::clone(&self.metrics));
+        let intent = Box::new(entry);
         let (reply, answer) = oneshot::channel();
         // Should this future be dropped from here on, the writer skips the intent, or closes what it has written.
         self.outbox.send(Message::Open { intent, reply, _room: room }).map_err(|_| LedgerError::Stopped)?;

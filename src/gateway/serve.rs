@@ -52,9 +52,6 @@ pub(crate) enum ServeError {
     /// The address means nothing on this machine.
     #[error("cannot resolve the address `{0}` to listen on")]
     Address(String),
-    /// The routes contradict each other.
-    #[error("the routes do not fit together: {0}")]
-    Routes(String),
     /// Reading or writing failed.
     #[error("{doing}")]
     Io {
@@ -78,8 +75,14 @@ pub(crate) async fn serve(mut config: Config, out: &mut (dyn Write + Send)) -> R
     let gateway = Arc::new(Gateway::build(&config, &store).await?);
     let listen = address(&config.listen).await?;
     let mut stop = Stop::listen()?;
-    let api = endpoints::description().map_err(|error| ServeError::Routes(error.to_string()))?;
-    let server = front::start(api, Arc::clone(&gateway), listen)?;
+    let measuring = match &config.metrics_listen {
+        Some(listen) => Some(front::start(endpoints::measuring, Arc::clone(&gateway), address(listen).await?)?),
+        None => None,
+    };
+    let server = front::start(endpoints::description, Arc::clone(&gateway), listen)?;
+    if let Some(measuring) = &measuring {
+        tracing::info!(address = %measuring.address(), "metrics are served");
+    }
     let first_key = first_key(&config, &store, gateway.keys()).await?;
     welcome(out, &config, server.address(), first_key.as_deref())?;
     stop.asked().await;
@@ -107,6 +110,10 @@ pub(crate) async fn serve(mut config: Config, out: &mut (dyn Write + Send)) -> R
             unsettled = gateway.ledger().unsettled(),
             "some jobs did not finish in time; the next start records them as interrupted"
         );
+    }
+    if let Some(measuring) = measuring {
+        // Last of all, so that the end can be watched; what it answers takes no time.
+        measuring.stop(LEDGER_PATIENCE).await;
     }
     store.close().await;
     Ok(())

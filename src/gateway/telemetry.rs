@@ -1,6 +1,12 @@
-//! Logs: one line for each request and for each thing that went wrong, to standard error.
+//! Logs and metrics.
 //!
-//! Nothing here knows prompts, keys or credentials; what is logged is chosen where it happens.
+//! Logs are one line for each request and for each thing that went wrong, to standard error.
+//! Nothing here knows prompts, keys or credentials; what is logged is chosen where it happens, and what is counted is
+//! taken from answers and records.
+
+mod metrics;
+
+pub(crate) use metrics::{AccountNow, Metrics, Now};
 
 use std::io::IsTerminal as _;
 

@@ -220,3 +220,28 @@ fn request_ids_are_on_every_answer_and_differ() {
     assert_eq!(ids.len(), 3);
     assert_eq!(gateway.settled(1)[0]["request_id"].as_str(), good.header("x-request-id"));
 }
+
+/// Also where no route stands, and dropshot answers in a shape of its own.
+#[test]
+fn every_error_says_whether_to_try_again() {
+    let gateway = Gateway::simulated();
+    let nowhere = ["/foo", "/v1/foo", "/v1/images/generations/x", "/admin/v1/x", "/console/x", "/v1/models/a/b/c"];
+    for path in nowhere {
+        for call in [Call::get(path), Call::post(path), Call::patch(path), Call::delete(path)] {
+            let answer = call.key(gateway.secret()).send(gateway.address());
+            let seen = (answer.status, answer.should_retry(), answer.json()["error_code"].clone());
+            assert_eq!(seen, (404, Some("false"), json!("unknown_url")), "{path}");
+            assert!(answer.header("x-request-id").is_some(), "{path}");
+        }
+    }
+    let page = Call::delete("/console/accounts").send(gateway.address());
+    assert_eq!((page.status, page.should_retry()), (405, Some("false")));
+    for (path, status) in
+        [("/v1/%FF", 400), ("/v1/../v1/models", 400), ("/chat/completions", 404), ("/v1/models/x", 401)]
+    {
+        let answer = Call::get(path).send(gateway.address());
+        assert_eq!((answer.status, answer.should_retry()), (status, Some("false")), "{path}");
+    }
+    let refused = gateway.generate(json!({"size": "1x1"}));
+    assert_eq!((refused.status, refused.should_retry()), (400, Some("false")));
+}

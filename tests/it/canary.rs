@@ -4,16 +4,14 @@
 //! What is searched: every byte that callers got, both outputs of every process, both outputs of every command, and every
 //! file below the data directory, raw. Each canary is searched for as it is, in hex, and in base64 wherever it may begin.
 
-mod hay;
-
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::kit::{
-    Account, Answer, Call, FLAGGED, FakeModerator, FakeTokens, FakeUpstream, Form, Gateway, alpha_png, eventually,
+    Account, Answer, Call, Canary, FLAGGED, FakeModerator, FakeTokens, FakeUpstream, Form, Gateway, Hay, Place,
+    alpha_png, eventually, hex,
 };
-use hay::{Canary, Hay, Place};
 
 /// A part of the program that can leak only where it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +77,7 @@ impl Aviary {
         if has(Piece::Moderation) {
             top.push_str(&filter(&moderator));
         }
-        let (master, next) = (hay::hex(MASTER), hay::hex(NEXT_MASTER));
+        let (master, next) = (hex(MASTER), hex(NEXT_MASTER));
         let secrets = [
             ("IT_HEADER", SECRET_HEADER),
             ("IT_MODERATION", MODERATION),
@@ -116,9 +114,9 @@ impl Aviary {
             Canary::new("prompt", PROMPT, &[Place::Answer]),
             Canary::new("uploaded file", FILE, &[]),
             Canary::new("master key", MASTER, &[]),
-            Canary::new("master key as written", hay::hex(MASTER), &[]),
+            Canary::new("master key as written", hex(MASTER), &[]),
             Canary::new("next master key", NEXT_MASTER, &[]),
-            Canary::new("next master key as written", hay::hex(NEXT_MASTER), &[]),
+            Canary::new("next master key as written", hex(NEXT_MASTER), &[]),
         ]
     }
 

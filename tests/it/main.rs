@@ -25,6 +25,7 @@ mod idempotency;
 mod kit;
 mod kit_itself;
 mod matrix;
+mod measuring;
 mod models;
 mod money;
 mod oauth;

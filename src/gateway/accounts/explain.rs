@@ -12,6 +12,7 @@ use super::member::Member;
 use super::pick::Candidate;
 use super::pool::{Pool, Wanted};
 use crate::gateway::config::Protocol;
+use crate::gateway::telemetry::AccountNow;
 
 /// One account in a choice; a list of them is in the order in which they would be taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -108,6 +109,28 @@ fn availability(member: &Member, candidate: &Candidate, wanted: &Wanted, now: In
         Standing::Ejected { left } => Availability::Ejected { seconds: ceil(left) },
         Standing::Good | Standing::Probing if candidate.free => Availability::Free,
         Standing::Good | Standing::Probing => Availability::Full,
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// How each account stands, and how many requests wait.
+    pub(super) fn now(&self) -> (Vec<AccountNow>, usize) {
+        let now = Instant::now();
+        let inner = self.lock();
+        let account = |member: &Member| AccountNow {
+            name: member.account.name().to_owned(),
+            taken: member.taken,
+            places: member.account.places().all,
+            resting: member.rest(now).is_some(),
+            disabled: member.disabled.is_some(),
+        };
+        (inner.members.iter().map(account).collect(), inner.waiting())
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.lock().is_stopped()
     }
 }
 

@@ -220,6 +220,15 @@ impl Pool {
 // === impl Inner ===
 
 impl Inner {
+    /// How many requests wait for a place.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) const fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
     /// A number for the next account.
     pub(super) const fn next_id(&mut self) -> u64 {
         self.next_id += 1;

@@ -1,6 +1,7 @@
 //! Once a second: what commands and other nodes have changed, what could not be stored yet, whose rest is over, and
 //! whose token will soon run out.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ impl Accounts {
             }
             Ok(Err(_)) | Err(_) => false,
         };
+        self.well.store(well, Ordering::Relaxed);
         if well {
             for unsaved in self.pool.all_unsaved() {
                 self.save_one(&unsaved).await;

@@ -22,7 +22,7 @@ use super::unread::Unread;
 use crate::error::{Code, Error};
 
 /// `x-should-retry`: obeyed by the official SDKs.
-const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
@@ -51,10 +51,16 @@ pub(crate) enum Kind {
 /// Lets a body that is only `Send` go where dropshot also wants `Sync`; it is only ever polled by one.
 struct Alone<B>(SyncWrapper<B>);
 
+/// A server that counts its answers.
+pub(crate) trait Counts: ServerContext {
+    /// An answer of this operation has begun.
+    fn answered(&self, operation: &str, status: u16);
+}
+
 /// Runs a handler: its error becomes an answer with headers, and so does its panic.
 ///
 /// `unread` is the place where the request's body comes back to if it was not read.
-pub(crate) async fn answer<T, C: ServerContext>(
+pub(crate) async fn answer<T, C: Counts>(
     context: &RequestContext<C>,
     unread: Unread,
     work: impl Future<Output = Result<Answer, Error>>,
@@ -70,6 +76,7 @@ pub(crate) async fn answer<T, C: ServerContext>(
         Ok(answer) => answer.into_response(),
         Err(error) => refusal(&error).map(|body| unread.after(body)),
     };
+    context.context().answered(&context.endpoint.operation_id, response.status().as_u16());
     // The one line of each request. Neither headers nor bodies are in it, so no secret and no prompt is.
     tracing::info!(
         request_id = context.request_id,

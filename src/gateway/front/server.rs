@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use dropshot::{
-    ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HandlerTaskMode, HttpError, HttpServer,
-    Path, RequestContext, ServerBuilder, ServerContext,
+    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot,
+    HandlerTaskMode, HttpError, HttpServer, Path, RequestContext, ServerBuilder, ServerContext, VersionPolicy,
 };
 use http::header::{ALLOW, CACHE_CONTROL, UPGRADE};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -13,8 +14,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::{NO_STORE, refusal};
+use super::answer::{Counts, NO_STORE, refusal};
 use super::listener::Listener;
+use super::routes::Routes;
 use crate::error::{Error, Missing};
 use crate::tables::{ADMIN_OPERATIONS, OPERATIONS, Operation};
 
@@ -35,17 +37,18 @@ pub(crate) enum ServerError {
     Listen(#[source] dropshot::BuildError),
 }
 
-/// Starts to serve.
+/// Starts to serve what `describe` says, which is asked twice: dropshot keeps its router to itself.
 ///
 /// # Errors
 ///
 /// Where the address cannot be listened on.
-pub(crate) fn start<C: ServerContext>(
-    mut api: ApiDescription<C>,
+pub(crate) fn start<C: Counts + Clone>(
+    describe: impl Fn() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
     context: C,
     listen: SocketAddr,
 ) -> Result<Server<C>, ServerError> {
-    refuse_the_rest(&mut api)?;
+    let api = || describe().map_err(|error| ServerError::Routes(error.to_string()));
+    let routes = VersionPolicy::Dynamic(Box::new(Routes::of(api()?, context.clone())));
     let config = ConfigDropshot {
         bind_address: listen,
         // What must go on when its caller has left runs in a task of its own, which the corridor begins.
@@ -54,7 +57,8 @@ pub(crate) fn start<C: ServerContext>(
     };
     // dropshot writes a line for every connection and has no hook; our own log has one for every request.
     let log = slog::Logger::root(slog::Discard, slog::o!());
-    let http = ServerBuilder::new(api, context, log).config(config).start().map_err(ServerError::Listen)?;
+    let http = ServerBuilder::new(api()?, context, log).version_policy(routes).config(config).start();
+    let http = http.map_err(ServerError::Listen)?;
     let listener = Listener::find(http.local_addr());
     if listener.is_none() {
         tracing::warn!("the listening socket was not found: answers in several pieces are slower");
@@ -117,7 +121,11 @@ const NOTHING_HERE: &[&str] = &[
 
 /// Methods that a known address does not take get our 405 instead of dropshot's, and what clients look for elsewhere
 /// our 404.
-fn refuse_the_rest<C: ServerContext>(api: &mut ApiDescription<C>) -> Result<(), ServerError> {
+///
+/// # Errors
+///
+/// Where a route is taken.
+pub(crate) fn refuse_the_rest<C: Counts>(api: &mut ApiDescription<C>) -> Result<(), ApiDescriptionRegisterError> {
     let mut paths: Vec<&str> = known().map(|operation| operation.path).collect();
     paths.sort_unstable();
     paths.dedup();
@@ -131,16 +139,16 @@ fn refuse_the_rest<C: ServerContext>(api: &mut ApiDescription<C>) -> Result<(), 
     for (path, method) in NOTHING_HERE.iter().flat_map(|path| METHODS.map(|method| (*path, method))) {
         let name = format!("nothing at {method} {path}");
         let endpoint = ApiEndpoint::new(name, nothing_here, method, "application/json", path, ApiEndpointVersions::All);
-        api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))?;
+        api.register(endpoint.visible(false))?;
     }
     Ok(())
 }
 
-fn refuse_method<C: ServerContext>(
+fn refuse_method<C: Counts>(
     api: &mut ApiDescription<C>,
     path: &'static str,
     method: Method,
-) -> Result<(), ServerError> {
+) -> Result<(), ApiDescriptionRegisterError> {
     let name = format!("refuse {method} {path}");
     let all = ApiEndpointVersions::All;
     let endpoint = if path.contains("{model}") {
@@ -150,7 +158,7 @@ fn refuse_method<C: ServerContext>(
     } else {
         ApiEndpoint::new(name, not_allowed, method, "application/json", path, all)
     };
-    api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))
+    api.register(endpoint.visible(false))
 }
 
 /// Every operation of either document.
@@ -172,14 +180,14 @@ struct BelowAccounts {
     _name: String,
 }
 
-async fn not_allowed_below<C: ServerContext, P: DeserializeOwned + JsonSchema + Send + Sync + 'static>(
+async fn not_allowed_below<C: Counts, P: DeserializeOwned + JsonSchema + Send + Sync + 'static>(
     context: RequestContext<C>,
     _path: Path<P>,
 ) -> Result<Response<Body>, HttpError> {
     not_allowed(context).await
 }
 
-async fn not_allowed<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+async fn not_allowed<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let (method, path) = sought(&context);
     let allowed: Vec<&str> = known()
         .filter(|operation| {
@@ -199,7 +207,7 @@ async fn not_allowed<C: ServerContext>(context: RequestContext<C>) -> Result<Res
         // A coding agent that tries WebSocket first takes this status, and no other, as a hint to go on without it.
         *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
     }
-    Ok(response.map(Body::from))
+    Ok(counted(&context, response))
 }
 
 /// What stands before the variable segment.
@@ -207,9 +215,14 @@ fn below(path: &str) -> &str {
     path.split('{').next().unwrap_or(path)
 }
 
-async fn nothing_here<C: ServerContext>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+async fn nothing_here<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let (method, path) = sought(&context);
-    Ok(refusal(&Error::NotFound(Missing::Url { method, path })).map(Body::from))
+    Ok(counted(&context, refusal(&Error::NotFound(Missing::Url { method, path }))))
+}
+
+fn counted<C: Counts>(context: &RequestContext<C>, response: Response<Bytes>) -> Response<Body> {
+    context.context().answered("none", response.status().as_u16());
+    response.map(Body::from)
 }
 
 fn sought<C: ServerContext>(context: &RequestContext<C>) -> (String, String) {

@@ -1,6 +1,7 @@
 //! A record on its way: begun, filled while the job runs, closed exactly once.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::writer::{Message, Outgoing, Reply};
 use super::{Attempt, Class, Delivered, LedgerError, Record, State, Usage, milliseconds_since};
+use crate::gateway::telemetry::Metrics;
 
 /// How a job ended. It cannot say that it is still running.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,11 +63,17 @@ pub(super) struct Entry {
     calling: Option<Instant>,
     when_dropped: Outcome,
     outbox: mpsc::UnboundedSender<Message>,
+    metrics: Arc<Metrics>,
     _unsettled: Unsettled,
 }
 
 impl Entry {
-    pub(super) fn new(record: Record, outbox: mpsc::UnboundedSender<Message>, count: watch::Sender<usize>) -> Self {
+    pub(super) fn new(
+        record: Record,
+        outbox: mpsc::UnboundedSender<Message>,
+        count: watch::Sender<usize>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let when_dropped = Outcome::interrupted(None);
         Self {
             record,
@@ -73,6 +81,7 @@ impl Entry {
             calling: None,
             when_dropped,
             outbox,
+            metrics,
             _unsettled: Unsettled::count(count),
         }
     }
@@ -82,6 +91,7 @@ impl Entry {
         self.record.state = outcome.state;
         self.record.error_code = outcome.error_code;
         self.record.latency_ms = Some(milliseconds_since(self.started));
+        self.metrics.job_ended(&self.record);
         let outbox = self.outbox.clone();
         // Without a writer the runtime is going down: the next start finds the row running and closes it.
         let _ = outbox.send(Message::Close(Outgoing::new(self, reply)));

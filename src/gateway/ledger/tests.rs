@@ -23,7 +23,9 @@ impl Fixture {
     async fn new() -> Self {
         let (dir, sqlite) = fresh().await;
         let store = Double::of(sqlite);
-        let ledger = Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+        let ledger = Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new()))
+            .await
+            .unwrap();
         Self { ledger, store, dir }
     }
 
@@ -142,12 +144,13 @@ async fn an_open_record_is_durable_before_open_returns() {
     std::mem::forget(fixture.open("r1").await);
     // The process that would have closed it is gone; the next one starts.
     let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
-    let next = Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+    let next =
+        Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
     let expected = BTreeMap::from([("r1".to_owned(), State::Interrupted)]);
     assert_eq!(states(&*store).await, expected);
     // A third one changes nothing.
     drop(next);
-    Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+    Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
     assert_eq!(states(&*store).await, expected);
 }
 
@@ -319,7 +322,7 @@ async fn a_kill_loses_and_doubles_nothing() {
 
         // The lock of the killed process is gone.
         let _serving = store.lock_for_serving().unwrap();
-        Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only()).await.unwrap();
+        Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
         let states = states(&*store).await;
         assert!(said.len() >= 20, "{}", said.len());
         for (id, what) in said {
@@ -355,7 +358,7 @@ async fn child_that_records_until_it_is_killed() {
     let Some(dir) = child_dir() else { return };
     let store = SqliteStore::open(&dir, None).await.unwrap();
     let _serving = store.lock_for_serving().unwrap();
-    let ledger = Ledger::start(Arc::new(store), NodeId::only()).await.unwrap();
+    let ledger = Ledger::start(Arc::new(store), NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
     let mut jobs = JoinSet::new();
     for lane in 0..16 {
         jobs.spawn(record_for_ever(ledger.clone(), lane));

@@ -82,6 +82,12 @@ impl Account {
         self
     }
 
+    /// Host and port of its upstream.
+    pub(super) fn host(&self) -> &str {
+        let address = self.base_url.split("://").nth(1).unwrap_or_default();
+        address.split('/').next().unwrap_or_default()
+    }
+
     fn variable(&self, what: &str) -> String {
         format!("IT_{what}_{}", self.name.to_uppercase())
     }
@@ -126,7 +132,7 @@ fn endpoint(tokens: &FakeTokens) -> String {
 /// The file, with the top-level lines first.
 pub(super) fn file(data_dir: &str, top: &str, accounts: &[Account]) -> String {
     let accounts: String = accounts.iter().map(Account::toml).collect();
-    format!("listen = \"127.0.0.1:0\"\ndata_dir = \"{data_dir}\"\n{top}\n{accounts}")
+    format!("listen = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\ndata_dir = \"{data_dir}\"\n{top}\n{accounts}")
 }
 
 pub(super) fn environment(accounts: &[Account]) -> Vec<(String, String)> {

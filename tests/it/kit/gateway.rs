@@ -1,12 +1,15 @@
 //! The gateway under test: the real program on a directory of its own, with a key, killed when the test is over.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::process::Server;
-use super::{Account, Answer, Call, Events, FakeUpstream, Form, Program, config, eventually};
+use super::watch::Watch;
+use super::{Account, Answer, Call, Events, FakeUpstream, Form, Place, Program, config, eventually};
 
 /// A gateway with its directory; it can be killed and started again on the same data.
 pub(crate) struct Gateway {
@@ -14,6 +17,7 @@ pub(crate) struct Gateway {
     environment: Vec<(String, String)>,
     server: Option<Server>,
     key: Value,
+    watch: Arc<Watch>,
 }
 
 // === impl Gateway ===
@@ -37,8 +41,10 @@ impl Gateway {
         let data = home.path().join("data");
         let file = config::file(&data.display().to_string(), top, accounts);
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
-        let mut gateway = Self { home, environment, server: None, key: Value::Null };
+        let watch = Watch::over(accounts, &environment);
+        let mut gateway = Self { home, environment, server: None, key: Value::Null, watch };
         gateway.key = gateway.make_key("it");
+        gateway.watch.add("the caller's key", gateway.secret(), &[Place::Key]);
         gateway.start();
         gateway
     }
@@ -61,13 +67,15 @@ impl Gateway {
     pub(crate) fn start(&mut self) {
         assert!(self.server.is_none(), "it still runs");
         let program = self.program().args(["serve", "--config"]).args([self.config()]);
-        self.server = Some(program.serve());
+        let server = program.serve();
+        self.watch.listen(server.address());
+        self.server = Some(server);
     }
 
     /// Starts the program on the same data after it has ended by itself.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
-        self.server = None;
+        self.retire();
         self.start();
     }
 
@@ -81,7 +89,22 @@ impl Gateway {
 
     /// `SIGKILL` in the middle of whatever it does.
     pub(crate) fn kill(&mut self) {
-        self.server.take().expect("a running gateway").kill();
+        self.server().kill();
+        self.retire();
+    }
+
+    /// The end of a process, of which everything it said is looked through.
+    fn retire(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // One that is on its way out answers no more.
+            if server.is_running()
+                && !std::thread::panicking()
+                && let Ok(counts) = Call::get("/metrics").try_send(metrics_address(&server))
+            {
+                self.watch.look(Place::Metrics, &counts.body);
+            }
+            self.watch.look(Place::Log, server.last_words().as_bytes());
+        }
     }
 
     #[track_caller]
@@ -89,7 +112,7 @@ impl Gateway {
         self.server.as_mut().expect("a running gateway")
     }
 
-    pub(crate) fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.server.as_ref().expect("a running gateway").address()
     }
 
@@ -97,6 +120,15 @@ impl Gateway {
     pub(crate) fn said(&self) -> String {
         let server = self.server.as_ref().expect("a running gateway");
         format!("{}{}", server.stdout(), server.stderr())
+    }
+
+    /// What `/metrics` says.
+    pub(crate) fn counts(&self) -> String {
+        Call::get("/metrics").send(self.metrics_address()).text()
+    }
+
+    pub(crate) fn metrics_address(&self) -> SocketAddr {
+        metrics_address(self.server.as_ref().expect("a running gateway"))
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -109,13 +141,17 @@ impl Gateway {
 
     /// The program with the secrets that the configuration names.
     pub(crate) fn program(&self) -> Program {
-        self.environment.iter().fold(Program::new(self.home.path()), |program, (name, value)| program.env(name, value))
+        // What is said at the most verbose level is looked through as well.
+        let program = Program::new(self.home.path()).env("IMAGATE_LOG", "trace");
+        self.environment.iter().fold(program, |program, (name, value)| program.env(name, value))
     }
 
     /// A management command, on the same configuration.
     #[track_caller]
     pub(crate) fn manage(&self, words: &[&str]) -> super::Done {
-        self.program().args(words).args(["--config"]).args([self.config()]).run()
+        let done = self.program().args(words).args(["--config"]).args([self.config()]).run();
+        self.watch.look_at(words, &done);
+        done
     }
 
     /// A new key as `key create --json` prints it.
@@ -198,6 +234,29 @@ impl Gateway {
             let open = records.iter().any(|record| !is_final(record));
             (records.len() >= count && !open).then_some(records)
         })
+    }
+}
+
+/// Where the metrics are served.
+fn metrics_address(server: &Server) -> SocketAddr {
+    // The log and the line that says where the gateway listens come by two pipes.
+    eventually("the log says where the metrics are served", || {
+        let log = server.stderr();
+        let address = log.lines().find_map(|line| line.split_once("metrics are served address="))?.1;
+        Some(address.parse().expect("an address"))
+    })
+}
+
+impl Drop for Gateway {
+    /// Fails a test that has let out what it must not, and otherwise went well.
+    fn drop(&mut self) {
+        self.retire();
+        if std::thread::panicking() {
+            return;
+        }
+        self.watch.look_below(&self.home.path().join("data"));
+        let found = self.watch.found();
+        assert!(found.is_empty(), "{} leaks:\n{}", found.len(), found.join("\n"));
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::PATIENCE;
 use super::form::Pieces;
+use super::{PATIENCE, Place};
 use reply::is_hang;
 pub(crate) use reply::{Answer, Reply};
 pub(super) use reply::{find, read_headers, read_line};
@@ -66,6 +66,11 @@ impl Call {
     /// `POST /v1/images/edits`.
     pub(crate) fn edit() -> Self {
         Self::post("/v1/images/edits")
+    }
+
+    /// Who reads the answer.
+    fn place(&self) -> Place {
+        if self.path.starts_with("/admin/") || self.path.starts_with("/console/") { Place::Desk } else { Place::Answer }
     }
 
     /// A body in pieces, without a content type.
@@ -136,7 +141,7 @@ impl Call {
 
     /// Sends, and reads the head of the answer.
     pub(crate) fn open(self, address: SocketAddr) -> std::io::Result<Reply> {
-        Reply::read(self.dispatch(address)?)
+        Reply::read_at(self.place(), self.dispatch(address)?)
     }
 
     /// Sends a body in pieces only as long as nothing is answered. Says how much of it was taken.
@@ -145,7 +150,7 @@ impl Call {
         stream.write_all(&self.head(address))?;
         let Payload::Pieces(pieces) = &self.payload else { panic!("only a body in pieces is measured") };
         let taken = push(&mut stream, pieces)?;
-        Ok((taken, Reply::read(stream)?.finish()?))
+        Ok((taken, Reply::read_at(self.place(), stream)?.finish()?))
     }
 
     fn connect(&self, address: SocketAddr) -> std::io::Result<TcpStream> {

@@ -140,6 +140,17 @@ impl Server {
         self.stderr.all()
     }
 
+    /// Ends it, and gives everything it has printed and logged.
+    pub(crate) fn last_words(mut self) -> String {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        format!("{}{}", self.stdout.to_the_end(), self.stderr.to_the_end())
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Forgets the highest resident size seen so far.
     pub(crate) fn reset_peak(&self) {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").expect("clear_refs");

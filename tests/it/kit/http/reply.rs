@@ -5,6 +5,9 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
+use crate::kit::Place;
+use crate::kit::watch::Tail;
+
 /// The head of an answer, and its body as it comes.
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -13,6 +16,7 @@ pub(crate) struct Reply {
     pub(crate) continued: bool,
     reader: BufReader<TcpStream>,
     left: Left,
+    tail: Option<Tail>,
 }
 
 enum Left {
@@ -40,14 +44,24 @@ pub(crate) struct Answer {
 impl Reply {
     /// Reads a head, skipping `100 Continue`.
     pub(crate) fn read(stream: TcpStream) -> std::io::Result<Self> {
+        Self::read_at(Place::Answer, stream)
+    }
+
+    /// As [`Reply::read`], of an answer to this kind of reader.
+    pub(super) fn read_at(place: Place, stream: TcpStream) -> std::io::Result<Self> {
+        let mut tail = stream.peer_addr().ok().and_then(|address| Tail::of(address, place));
         let mut reader = BufReader::with_capacity(1 << 17, stream);
         let (mut status, mut headers) = read_head(&mut reader)?;
         let continued = status == 100;
         if continued {
             (status, headers) = read_head(&mut reader)?;
         }
+        if let Some(tail) = &mut tail {
+            let head: String = headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+            tail.add(head.as_bytes());
+        }
         let left = framing(status, &headers);
-        let mut reply = Self { status, headers, continued, reader, left };
+        let mut reply = Self { status, headers, continued, reader, left, tail };
         if matches!(reply.left, Left::Chunk(_)) {
             reply.left = next_chunk(&mut reply.reader)?;
         }
@@ -66,6 +80,14 @@ impl Reply {
     }
 }
 
+impl Reply {
+    fn watch(&mut self, piece: &[u8]) {
+        if let Some(tail) = &mut self.tail {
+            tail.add(piece);
+        }
+    }
+}
+
 impl Read for Reply {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if matches!(self.left, Left::ChunkEnd) {
@@ -74,7 +96,11 @@ impl Read for Reply {
         }
         let (Left::Length(left) | Left::Chunk(left)) = self.left else {
             return match self.left {
-                Left::UntilClose => self.reader.read(buffer),
+                Left::UntilClose => {
+                    let got = self.reader.read(buffer)?;
+                    self.watch(&buffer[..got]);
+                    Ok(got)
+                }
                 _ => Ok(0),
             };
         };
@@ -86,6 +112,7 @@ impl Read for Reply {
         if got == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
+        self.watch(&buffer[..got]);
         let left = left - got as u64;
         self.left = match self.left {
             Left::Chunk(_) if left == 0 => Left::ChunkEnd,

@@ -1,0 +1,77 @@
+//! What machines ask: whether the gateway lives, whether it takes requests, and what it has counted.
+
+use serde_json::json;
+
+use crate::kit::{Account, Call, FakeUpstream, Gateway, eventually};
+
+fn says(counts: &str, line: &str) -> bool {
+    counts.lines().any(|said| said == line)
+}
+
+#[test]
+fn counts_tell_the_same_story_as_records() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("only", &upstream).with_places(3)]);
+    gateway.generate(json!({"n": 2, "size": "1024x1024", "quality": "low"})).good();
+    gateway.scripted("status=400 body=policy").error(502);
+    gateway.generate(json!({"size": "1x1"})).error(400);
+    Call::generation().key("sk-img-nobody").json(&json!({})).send(gateway.address()).error(401);
+    Call::get("/nowhere").send(gateway.address());
+    gateway.settled(2);
+    let counts = eventually("both jobs are counted", || {
+        let counts = gateway.counts();
+        says(&counts, "imagate_jobs_total{operation=\"create_image\",state=\"refused\"} 1").then_some(counts)
+    });
+    for line in [
+        "imagate_jobs_total{operation=\"create_image\",state=\"succeeded\"} 1",
+        "imagate_images_total{operation=\"create_image\",size=\"standard\",quality=\"low\",output_format=\"png\"} 2",
+        "imagate_attempts_total{account=\"only\",class=\"none\"} 1",
+        "imagate_attempts_total{account=\"only\",class=\"R\"} 1",
+        "imagate_job_duration_seconds_count{operation=\"create_image\",size=\"standard\"} 1",
+        "imagate_answers_total{operation=\"create_image\",status=\"200\"} 1",
+        "imagate_answers_total{operation=\"create_image\",status=\"400\"} 1",
+        "imagate_answers_total{operation=\"create_image\",status=\"401\"} 1",
+        "imagate_answers_total{operation=\"create_image\",status=\"502\"} 1",
+        "imagate_answers_total{operation=\"none\",status=\"404\"} 1",
+        "imagate_account_places{account=\"only\"} 3",
+        "imagate_account_calls{account=\"only\"} 0",
+        "imagate_account_disabled{account=\"only\"} 0",
+        "imagate_waiting_requests 0",
+        "imagate_unsettled_records 0",
+    ] {
+        assert!(says(&counts, line), "no line {line} in\n{counts}");
+    }
+    assert!(counts.ends_with("# EOF\n"), "{counts}");
+}
+
+#[test]
+fn an_account_that_is_out_or_gone_is_told_of() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("first", &upstream), Account::at("second", &upstream)]);
+    gateway.manage(&["account", "disable", "first"]).good();
+    eventually("the account is out", || {
+        says(&gateway.counts(), "imagate_account_disabled{account=\"first\"} 1").then_some(())
+    });
+    assert!(says(&gateway.counts(), "imagate_account_disabled{account=\"second\"} 0"));
+}
+
+#[test]
+fn health_stands_on_every_listener_and_counts_only_on_their_own() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::before(&upstream);
+    for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        let answer = Call::get(path).send(gateway.address());
+        assert_eq!((answer.status, answer.text().as_str()), (200, text));
+    }
+    assert_eq!(Call::get("/metrics").send(gateway.address()).status, 404);
+    assert!(says(&gateway.counts(), "imagate_unsettled_records 0"));
+    // While the last request is awaited it lives, and takes no other.
+    let metrics = gateway.metrics_address();
+    let call = gateway.call(json!({"prompt": "a cube [[stall=middle b64=400000]]"}));
+    let running = call.dispatch(gateway.address());
+    eventually("the upstream works", || (upstream.attempts() > 0).then_some(()));
+    gateway.server().terminate();
+    eventually("it takes no more", || (Call::get("/readyz").send(metrics).status == 503).then_some(()));
+    assert_eq!(Call::get("/healthz").send(metrics).status, 200);
+    drop(running);
+}
