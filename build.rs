@@ -97,6 +97,7 @@ pub(crate) fn tables(document: &Value) -> Result<String, String> {
     limits(document, &mut out)?;
     operations(document, "OPERATIONS", &mut out)?;
     errors(document, "ERRORS", &mut out)?;
+    models(document, &mut out)?;
     for (table, component) in FIELD_TABLES {
         fields(document, table, component, &mut out)?;
     }
@@ -201,6 +202,44 @@ fn retry(row: &Value) -> String {
     format!("{:?}", row["should_retry"].as_bool())
 }
 
+/// A snapshot has the rules of its model, so that no rule is written twice.
+fn models(document: &Value, out: &mut String) -> Result<(), String> {
+    let models = list(document, "x-imagate-models")?;
+    let mut rows = String::new();
+    for row in models {
+        let id = text(row, "id")?;
+        let name = row["snapshot_of"].as_str().unwrap_or(id);
+        let rules =
+            models.iter().find(|row| row["id"] == name).ok_or_else(|| format!("model {id}: no model {name}"))?;
+        let count = |field: &str| rules[field].as_u64().ok_or_else(|| format!("model {name}: no number in {field}"));
+        let sizes = match &rules["sizes"] {
+            Value::String(word) if word == "rules" => "None".to_owned(),
+            _ => format!("Some({})", texts(rules, "sizes")?),
+        };
+        let compression = rules["compression"].as_bool().ok_or_else(|| format!("model {name}: compression"))?;
+        let columns = [
+            ("id", quoted(id)),
+            ("name", quoted(name)),
+            ("sizes", sizes),
+            ("qualities", texts(rules, "qualities")?),
+            ("formats", texts(rules, "formats")?),
+            ("backgrounds", texts(rules, "backgrounds")?),
+            ("max_images", count("max_images")?.to_string()),
+            ("max_partial_images", count("max_partial_images")?.to_string()),
+            ("compression", compression.to_string()),
+        ];
+        row_of(&mut rows, "ModelRow", &columns);
+    }
+    table(
+        out,
+        "Every image model of the document, the one that stands for absent names first.",
+        "IMAGE_MODELS",
+        "ModelRow",
+        &rows,
+    );
+    Ok(())
+}
+
 fn fields(document: &Value, table_name: &str, component: &str, out: &mut String) -> Result<(), String> {
     let schema = &document["components"]["schemas"][component];
     let required = schema["required"].as_array().cloned().unwrap_or_default();
@@ -273,6 +312,12 @@ fn object<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, S
 
 fn text<'a>(row: &'a Value, name: &str) -> Result<&'a str, String> {
     row[name].as_str().ok_or_else(|| format!("{row}: expected a text for '{name}'"))
+}
+
+/// A list of words as an expression.
+fn texts(row: &Value, name: &str) -> Result<String, String> {
+    let words: Option<Vec<String>> = list(row, name)?.iter().map(|word| word.as_str().map(quoted)).collect();
+    words.map(|words| format!("&[{}]", words.join(", "))).ok_or_else(|| format!("{row}: expected texts in '{name}'"))
 }
 
 fn quoted(text: &str) -> String {

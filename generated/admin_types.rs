@@ -962,6 +962,9 @@ pub struct NewAccount {
     /// Further headers for each request to the upstream. They are stored as they are; a header that carries a credential belongs into `secret_headers`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub headers: ::std::option::Option<AccountHeaders>,
+    /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub host_model: ::std::option::Option<::std::string::String>,
     pub kind: AccountKind,
     /// How many larger images the account may make at once. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1926,6 +1929,10 @@ pub mod builder {
             ::std::option::Option<super::AccountHeaders>,
             ::std::string::String,
         >,
+        host_model: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         kind: ::std::result::Result<super::AccountKind, ::std::string::String>,
         large_concurrency: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
@@ -1975,6 +1982,7 @@ pub mod builder {
                 grant: Ok(Default::default()),
                 groups: Ok(Default::default()),
                 headers: Ok(Default::default()),
+                host_model: Ok(Default::default()),
                 kind: Err("no value supplied for kind".to_string()),
                 large_concurrency: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
@@ -2121,6 +2129,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn host_model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.host_model = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for host_model: {e}")
+                });
+            self
+        }
         pub fn kind<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::AccountKind>,
@@ -2257,6 +2277,7 @@ pub mod builder {
                 grant: value.grant?,
                 groups: value.groups?,
                 headers: value.headers?,
+                host_model: value.host_model?,
                 kind: value.kind?,
                 large_concurrency: value.large_concurrency?,
                 name: value.name?,
@@ -2284,6 +2305,7 @@ pub mod builder {
                 grant: Ok(value.grant),
                 groups: Ok(value.groups),
                 headers: Ok(value.headers),
+                host_model: Ok(value.host_model),
                 kind: Ok(value.kind),
                 large_concurrency: Ok(value.large_concurrency),
                 name: Ok(value.name),

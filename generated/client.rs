@@ -113,7 +113,9 @@ let response = client.create_image()
     }
     /**List the models
 
-The list may hold text and agent models only; the image endpoints accept `gpt-image-2` whether it is listed or not.
+Text and agent models: those that the operator has named, or those that the upstream accounts which serve the group of the key list themselves.
+
+The image endpoints accept `gpt-image-2` whether it is listed or not.
 
 Sends a `GET` request to `/v1/models`
 
@@ -146,7 +148,9 @@ let response = client.retrieve_model()
 
 For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
 
-The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart.
+The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart. It may come packed, with `Content-Encoding: zstd` or `gzip`.
+
+A conversation that says in the header `session-id` which one it is stays with one account while that account can serve it.
 
 Sends a `POST` request to `/v1/responses`
 

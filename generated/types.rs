@@ -1376,6 +1376,8 @@ impl ImageInputTokensDetails {
     }
 }
 /// The image model: its name, or the name of its dated snapshot. Both stand for the same model.
+///
+/// The operator of a gateway can add models with rules of their own. Fields are then held against those, and the words of another model than these are the operator's.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,

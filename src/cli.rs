@@ -19,6 +19,7 @@ mod openapi;
 mod output;
 mod secret;
 mod serve;
+mod skills;
 mod usage;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     Generate(generate::Generate),
     /// Change images, or make new ones from them, and write them to files.
     Edit(edit::Edit),
+    /// Check, format and compare skills registry manifests.
+    Skills(skills::Skills),
     /// Check or show the settings.
     Config(config::Config),
     /// Print the document of the API.
@@ -81,6 +84,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Usage(usage) => usage.run(),
         Command::Generate(generate) => generate.run(),
         Command::Edit(edit) => edit.run(),
+        Command::Skills(skills) => skills.run(),
         Command::Config(config) => config.run(),
         Command::Openapi(openapi) => openapi.run(),
         Command::Completions(completions) => completions.run(&mut Arguments::command()),
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn commands_of_later_versions_are_not_offered() {
-        for command in ["batch", "skills", "doctor"] {
+        for command in ["batch", "doctor"] {
             assert!(Arguments::try_parse_from(["imagate", command, "x"]).is_err(), "{command}");
         }
     }

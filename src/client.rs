@@ -6,7 +6,8 @@
 //!
 //! Carries: the client time limits (120 s, and 300 s above 2560x1440); operating rule 1 (only what never reached the
 //! service, and 502, 503 and 504, is sent again, twice at most, and never against `x-should-retry: false`); the decoding
-//! of `data[].b64_json`, and of the events of a stream. Values that the service would refuse cannot be written down, as far as types can say it.
+//! of `data[].b64_json`, and of the events of a stream. Values that the service would refuse cannot be written down, as
+//! far as types can say it; what is open in the API is open here ([`open`]).
 
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub mod admin;
@@ -17,13 +18,16 @@ mod clock;
 mod decode;
 mod error;
 mod event;
+mod flow;
 mod form;
 mod images;
 mod input;
 #[doc(hidden)]
 pub mod literal;
 mod models;
+mod open;
 mod request;
+mod responses;
 mod retry;
 #[cfg(not(target_arch = "wasm32"))]
 mod save;
@@ -40,7 +44,12 @@ pub use event::ImageEvent;
 pub use images::ImageCalls;
 pub use input::Input;
 pub use models::ModelCalls;
-pub use request::{Compression, EditRequest, GenerateRequest, ImageCount, Output, PartialImages};
+pub use open::Json;
+pub use request::{Compression, EditRequest, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
+pub use responses::{
+    ImageCall, ImageTool, Message, OutputItem, Response, ResponseCalls, ResponseEvent, ResponseImage, ResponseInput,
+    ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,
+};
 #[cfg(feature = "cli")]
 pub(crate) use save::{format_of_name, replace_file};
 #[doc(hidden)]
@@ -121,6 +130,12 @@ impl Client {
     #[must_use]
     pub fn images(&self) -> ImageCalls<'_> {
         ImageCalls::new(self)
+    }
+
+    /// Tasks for text models that may draw.
+    #[must_use]
+    pub fn responses(&self) -> ResponseCalls<'_> {
+        ResponseCalls::new(self)
     }
 
     /// The models that the service knows.

@@ -22,8 +22,10 @@ pub(crate) enum Error {
     Invalid(Rejection),
     /// The body, or one part of it, is over its limit.
     TooLarge(Rejection),
-    /// A content type or content encoding that is not read here.
+    /// A content type that is not read here.
     UnsupportedMedia(String),
+    /// A content encoding that is not read here.
+    UnsupportedCoding,
     /// There is no such thing at this address.
     NotFound(Missing),
     /// What an operator asks for does not go together with what there is.
@@ -108,6 +110,9 @@ pub(crate) enum Fault {
 /// `Retry-After` is never above this: two well-known clients sleep for whatever it says.
 const RETRY_AFTER_MAX: u64 = crate::tables::RETRY_AFTER_MAX_SECONDS;
 
+/// The codings in which a request body is read.
+const CODINGS: &str = "zstd, gzip, identity";
+
 // === impl Error ===
 
 impl Error {
@@ -117,7 +122,7 @@ impl Error {
             Self::InvalidKey => Code::InvalidApiKey,
             Self::Invalid(_) => Code::InvalidRequest,
             Self::TooLarge(_) => Code::RequestTooLarge,
-            Self::UnsupportedMedia(_) => Code::UnsupportedMediaType,
+            Self::UnsupportedMedia(_) | Self::UnsupportedCoding => Code::UnsupportedMediaType,
             Self::NotFound(Missing::Model(_)) => Code::ModelNotFound,
             Self::NotFound(Missing::Account(_)) => Code::AccountNotFound,
             Self::Conflict(Conflict::Exists(_)) => Code::AccountExists,
@@ -152,6 +157,7 @@ impl Error {
             | Self::Invalid(_)
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
+            | Self::UnsupportedCoding
             | Self::NotFound(_)
             | Self::Conflict(_)
             | Self::UsageLimit(_)
@@ -168,6 +174,11 @@ impl Error {
             _ => None,
         };
         seconds.filter(|seconds| *seconds <= RETRY_AFTER_MAX)
+    }
+
+    /// What `Accept-Encoding` says beside the error, where the coding of the request is what was wrong.
+    pub(crate) fn accept_encoding(&self) -> Option<&'static str> {
+        (*self == Self::UnsupportedCoding).then_some(CODINGS)
     }
 
     /// The error body of the contract: always the same nesting, always all four keys.
@@ -212,6 +223,9 @@ impl std::fmt::Display for Error {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
             Self::UnsupportedMedia(message) => f.write_str(message),
+            Self::UnsupportedCoding => {
+                write!(f, "The header 'Content-Encoding' may name one of these, and only once: {CODINGS}.")
+            }
             Self::NotFound(Missing::Model(id)) => write!(f, "The model '{id}' does not exist."),
             Self::NotFound(Missing::Account(name)) => write!(f, "There is no account '{name}'."),
             Self::Conflict(Conflict::Exists(name)) => {

@@ -1,6 +1,7 @@
 //! The server: owns the rooms, their start and their end.
 
 mod accounts;
+mod catalog;
 pub(crate) mod config;
 mod console;
 mod endpoints;
@@ -10,6 +11,7 @@ pub(crate) mod front;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod manage;
+mod registry;
 mod relay;
 mod replay;
 mod rules;
@@ -25,12 +27,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use accounts::{Accounts, TokenEndpoint};
+use catalog::Catalog;
 use config::{Config, Deadlines, Delivery, Fallback, Group};
 use console::Console;
 use filter::Filters;
 use keys::{Keys, Pepper};
 use ledger::{Ledger, NodeId};
+use registry::{Published, Registry};
 use replay::Replay;
+use rules::ImageModels;
 use spool::Spool;
 use store::{AccountSpec, MasterKey, SqliteStore, Store, StoreError, Timestamp};
 use telemetry::{Metrics, Now};
@@ -46,8 +51,10 @@ pub(crate) struct Gateway {
     replay: Replay,
     ledger: Ledger,
     metrics: Arc<Metrics>,
+    registry: Option<Arc<Registry>>,
     spool: Spool,
-    models: Vec<String>,
+    image_models: ImageModels,
+    catalog: Catalog,
     deadlines: Deadlines,
     groups: HashMap<String, Group>,
 }
@@ -90,6 +97,7 @@ impl Gateway {
         let tokens = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
+        let catalog = Catalog::new(config.text_models.as_deref(), &accounts, &upstream);
         let replay =
             Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         let metrics = Arc::new(Metrics::new());
@@ -102,8 +110,10 @@ impl Gateway {
             replay,
             ledger: Ledger::start(rows, node, Arc::clone(&metrics)).await?,
             metrics,
+            registry: config.skills_dir.as_deref().map(|folder| Arc::new(Registry::new(folder))),
             spool: Spool::new(&config.data_dir).map_err(ServeError::Spool)?,
-            models: config.models.clone(),
+            image_models: ImageModels::new(&config.image_models),
+            catalog,
             deadlines: config.deadlines,
             groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
         })
@@ -137,6 +147,14 @@ impl Gateway {
         &self.ledger
     }
 
+    /// The skills that are published, if any are.
+    pub(crate) async fn skills(&self) -> Option<Arc<Published>> {
+        match &self.registry {
+            Some(registry) => registry.published().await,
+            None => None,
+        }
+    }
+
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -160,8 +178,14 @@ impl Gateway {
         &self.spool
     }
 
-    pub(crate) fn models(&self) -> &[String] {
-        &self.models
+    /// What each image model can be asked for.
+    pub(crate) const fn image_models(&self) -> &ImageModels {
+        &self.image_models
+    }
+
+    /// The text models.
+    pub(crate) const fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     /// What a group does with another size or format than was asked for. A group that the configuration does not name
@@ -173,6 +197,11 @@ impl Gateway {
     /// What a group does where no account can make what was asked for.
     pub(crate) fn fallback(&self, group: &str) -> Fallback {
         self.groups.get(group).map_or(Fallback::Off, |group| group.fallback)
+    }
+
+    /// Whether the coding agents of a group get an image tool where they bring none.
+    pub(crate) fn injects_tool(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }
 
     /// How long one call for a group may take.

@@ -6,6 +6,8 @@
     expect(dead_code, unused_imports, reason = "the program is what starts the gateway")
 )]
 
+#[cfg(feature = "gateway")]
+mod checkout;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "client")]
@@ -15,6 +17,8 @@ mod error;
 #[cfg(feature = "gateway")]
 mod gateway;
 pub mod image;
+#[cfg(feature = "manifest")]
+pub mod manifest;
 pub mod tables;
 mod wire;
 

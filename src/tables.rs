@@ -75,6 +75,29 @@ pub struct ReasonRow {
     pub cause: &'static str,
 }
 
+/// An image model of the document, and what it can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelRow {
+    /// As requests spell it.
+    pub id: &'static str,
+    /// The model that it is: of a snapshot another name than its own.
+    pub name: &'static str,
+    /// The sizes it makes; nothing where every size will do that obeys the four rules.
+    pub sizes: Option<&'static [&'static str]>,
+    /// The words for `quality`.
+    pub qualities: &'static [&'static str],
+    /// The words for `output_format`.
+    pub formats: &'static [&'static str],
+    /// The words for `background`.
+    pub backgrounds: &'static [&'static str],
+    /// Images in one request at most.
+    pub max_images: u32,
+    /// Intermediate images in a stream at most.
+    pub max_partial_images: u32,
+    /// Whether it compresses with loss where it is asked to.
+    pub compression: bool,
+}
+
 /// A field of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {

@@ -15,6 +15,8 @@ mod errors;
 mod fresh;
 #[path = "drift/limits.rs"]
 mod limits;
+#[path = "drift/models.rs"]
+mod models;
 #[path = "drift/served.rs"]
 mod served;
 #[path = "drift/values.rs"]

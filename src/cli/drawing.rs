@@ -20,7 +20,7 @@ use crate::client::{
 };
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
-use crate::wire::types::{ImageModel, Quality};
+use crate::wire::types::Quality;
 use progress::Progress;
 use report::Report;
 use target::Target;
@@ -48,9 +48,9 @@ pub(super) struct Drawing {
     /// How many images to make.
     #[arg(short = 'n', long, value_name = "NUMBER", default_value = "1")]
     count: ImageCount,
-    /// The model.
-    #[arg(long, value_name = "MODEL", value_parser = choice::<ImageModel>("model"))]
-    model: Option<ImageModel>,
+    /// The model: `gpt-image-2`, its dated snapshot, or another that the service knows.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     /// An identifier of the end user, kept with the usage record.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
@@ -156,8 +156,8 @@ impl Drawing {
         if let Some(output) = output {
             request = request.format(output);
         }
-        if let Some(model) = self.model {
-            request = request.model(model);
+        if let Some(model) = &self.model {
+            request = request.model(model.as_str());
         }
         if let Some(user) = &self.user {
             request = request.user(user);

@@ -19,6 +19,8 @@ pub(super) enum Failure {
     Usage(String),
     /// The settings cannot be used.
     Settings(Vec<String>),
+    /// It was tried, and what is wrong has been printed as a result.
+    Found,
     /// Nobody reads standard output any more. `head` is content, and so are we.
     NobodyReads,
 }
@@ -28,7 +30,7 @@ pub(super) enum Failure {
 impl Failure {
     fn code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Advised(..) => FAILED,
+            Self::Failed(_) | Self::Advised(..) | Self::Found => FAILED,
             Self::Usage(_) => USAGE,
             Self::Settings(_) => CONFIGURATION,
             Self::NobodyReads => 0,
@@ -42,7 +44,7 @@ impl Failure {
             Self::Advised(error, advice) => vec![chain(error), format!("advice: {advice}")],
             Self::Usage(message) => vec![message.clone()],
             Self::Settings(problems) => problems.clone(),
-            Self::NobodyReads => Vec::new(),
+            Self::Found | Self::NobodyReads => Vec::new(),
         }
     }
 }

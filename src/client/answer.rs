@@ -212,14 +212,8 @@ impl Image {
     /// The file cannot be written, or the service sent something that is not base64.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        let path = super::save::with_ending(path.as_ref(), self.format());
         let image = self.clone();
-        // Files block, and an image is megabytes.
-        let written = tokio::task::spawn_blocking(move || {
-            super::save::write(image.base64(), &path)?;
-            Ok(path)
-        });
-        written.await.unwrap_or_else(|stopped| Err(Error::file("writing was given up", std::io::Error::other(stopped))))
+        super::save::image(path.as_ref(), self.format(), move |path| super::save::write(image.base64(), path)).await
     }
 
     fn wire(&self) -> &types::Image {

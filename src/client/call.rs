@@ -31,6 +31,7 @@ pub(super) struct Operation {
 impl Operation {
     pub(super) const CREATE_IMAGE: Self = Self { id: "create_image", path: "/v1/images/generations" };
     pub(super) const EDIT_IMAGE: Self = Self { id: "edit_image", path: "/v1/images/edits" };
+    pub(super) const CREATE_RESPONSE: Self = Self { id: "create_response", path: "/v1/responses" };
 }
 
 // === impl Call ===
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_operations_are_those_of_the_document() {
-        for operation in [Operation::CREATE_IMAGE, Operation::EDIT_IMAGE] {
+        for operation in [Operation::CREATE_IMAGE, Operation::EDIT_IMAGE, Operation::CREATE_RESPONSE] {
             let row = OPERATIONS.iter().find(|row| row.id == operation.id).unwrap();
             assert_eq!((row.method, row.path, row.streams), ("POST", operation.path, true));
         }

@@ -35,7 +35,7 @@ impl EditForm {
         let (wishes, inputs, mask) = request.into_parts()?;
         let (chosen, has_time_limit) = (wishes.time_limit(), wishes.has_time_limit());
         let headers = wishes.headers()?;
-        let fields = fields(&wishes.into_wire(delivery)?)?;
+        let fields = fields(wishes.into_wire(delivery)?);
         let mut images = Vec::with_capacity(inputs.len());
         for input in inputs {
             images.push(input.ready("image").await?);
@@ -83,15 +83,14 @@ impl EditForm {
 }
 
 /// A request has the same fields in JSON and in a form; in a form they are texts.
-fn fields(request: &impl serde::Serialize) -> Result<Vec<(String, String)>, Error> {
-    let unwritable = |error| Error::request("prompt", format!("the request cannot be written: {error}"));
-    let Value::Object(members) = serde_json::to_value(request).map_err(unwritable)? else { return Ok(Vec::new()) };
+fn fields(request: Value) -> Vec<(String, String)> {
+    let Value::Object(members) = request else { return Vec::new() };
     let text = |value: Value| match value {
         Value::Null => None,
         Value::String(text) => Some(text),
         other => Some(other.to_string()),
     };
-    Ok(members.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect())
+    members.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
 }
 
 /// What a mask must have in common with its image.

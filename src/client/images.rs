@@ -14,9 +14,9 @@ use super::session::{Head, Limit, Session};
 use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images};
 use crate::wire::types::{ErrorResponse, ImagesResponse};
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 /// With the other one, because a service that cannot stream may answer all the same.
-const EVENTS: &str = "text/event-stream, application/json;q=0.5";
+pub(super) const EVENTS: &str = "text/event-stream, application/json;q=0.5";
 
 /// Members of the answer that say something about the images, and without which the images are as good.
 const REMARKS: [&str; 6] = ["background", "model", "output_format", "quality", "size", "usage"];
@@ -46,8 +46,10 @@ impl<'a> ImageCalls<'a> {
         let limit = Limit::Whole(wishes.time_limit());
         let headers = wishes.headers()?;
         let body = wishes.into_wire(Delivery::Whole)?;
-        let call = self.client.call_with(limit, headers);
-        finish(call.create_image().body(body).send().await, &call.inner)
+        let client = self.client.call_with(limit, headers);
+        let call = Call { client: &client, operation: Operation::CREATE_IMAGE, accept: JSON };
+        let response = call.send(|request| Ok(request.json(&body))).await?;
+        finish(ResponseValue::from_response(response).await, &client.inner)
     }
 
     /// Makes an image from a prompt, and hands on what is there of it while it is made.

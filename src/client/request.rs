@@ -9,9 +9,12 @@ mod wishes;
 pub use edit::EditRequest;
 pub(super) use wishes::{Delivery, Wishes};
 
+use std::borrow::Cow;
+
 use crate::image::Format;
-use crate::tables::{IMAGE_GENERATION_FIELDS, Kind};
+use crate::tables::{IMAGE_GENERATION_FIELDS, IMAGE_MODELS, Kind};
 use crate::wire::Bounded;
+use crate::wire::types::ImageModel;
 
 /// How many images one request may make.
 pub type ImageCount = Bounded<{ bounds("n").0 }, { bounds("n").1 }>;
@@ -39,6 +42,10 @@ pub enum Output {
         compression: Compression,
     },
 }
+
+/// The name of an image model, as the service spells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelName(Cow<'static, str>);
 
 /// A request for images.
 ///
@@ -94,6 +101,40 @@ impl From<Format> for Output {
             Format::Jpeg => Self::JPEG,
             Format::Webp => Self::WEBP,
         }
+    }
+}
+
+// === impl ModelName ===
+
+impl ModelName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for ModelName {
+    fn default() -> Self {
+        Self(Cow::Borrowed(IMAGE_MODELS[0].id))
+    }
+}
+
+impl From<ImageModel> for ModelName {
+    fn from(model: ImageModel) -> Self {
+        Self(model.to_string().into())
+    }
+}
+
+impl From<String> for ModelName {
+    fn from(name: String) -> Self {
+        Self(name.into())
+    }
+}
+
+impl From<&str> for ModelName {
+    fn from(name: &str) -> Self {
+        Self(name.to_owned().into())
     }
 }
 
@@ -161,7 +202,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::wire::types::{Background, ImageModel, Moderation, Quality};
+    use crate::wire::types::{Background, Moderation, Quality};
 
     #[track_caller]
     fn check(request: GenerateRequest, delivery: Delivery, expected: &Value) {
@@ -194,6 +235,17 @@ mod tests {
             "output_format": "jpeg", "output_compression": 0, "background": "opaque", "moderation": "low", "user": "u-1",
         });
         check(request, Delivery::Whole, &expected);
+    }
+
+    #[test]
+    fn a_model_that_the_document_does_not_name_is_sent_as_it_is() {
+        check(
+            GenerateRequest::new("a").model("sketch-1"),
+            Delivery::Whole,
+            &json!({"model": "sketch-1", "prompt": "a"}),
+        );
+        let error = GenerateRequest::new("a").model("").into_wishes().into_wire(Delivery::Whole).unwrap_err();
+        assert_eq!(error.param(), Some("model"));
     }
 
     #[test]

@@ -27,6 +27,21 @@ pub(crate) fn format_of_name(path: &Path) -> Option<Format> {
     }
 }
 
+/// Writes an image where its format wants it, and says where that is.
+pub(super) async fn image(
+    path: &Path,
+    format: Option<Format>,
+    write: impl FnOnce(&Path) -> Result<(), Error> + Send + 'static,
+) -> Result<PathBuf, Error> {
+    let path = with_ending(path, format);
+    // Files block, and an image is megabytes.
+    let written = tokio::task::spawn_blocking(move || {
+        write(&path)?;
+        Ok(path)
+    });
+    written.await.unwrap_or_else(|stopped| Err(Error::file("writing was given up", io::Error::other(stopped))))
+}
+
 /// Decodes straight into the file. It appears whole or not at all.
 pub(super) fn write(base64: &str, path: &Path) -> Result<(), Error> {
     let failed = |source| Error::file(format!("{} cannot be written", path.display()), source);

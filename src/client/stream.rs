@@ -6,25 +6,15 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
 use reqwest::Response;
-use reqwest::header::CONTENT_TYPE;
 
-use super::clock::Silence;
+use super::flow::{Flow, Next, is_whole};
 use super::session::Session;
 use super::sse::{EVENT_MAX_BYTES, Reader, TooLarge};
 use super::{Error, Image, ImageEvent, event, images};
-
-/// Ours: how long the end of the answer may lag behind its last event. Who leaves before it looks like one who gave up.
-const END_LIMIT: Duration = Duration::from_secs(1);
-
-#[cfg(not(target_arch = "wasm32"))]
-type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
-#[cfg(target_arch = "wasm32")]
-type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
 
 /// What happens while an image is made; from [`ImageCalls::generate_stream`](super::ImageCalls::generate_stream) and
 /// [`ImageCalls::edit_stream`](super::ImageCalls::edit_stream).
@@ -52,12 +42,10 @@ type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
 #[must_use = "the image is only made while somebody listens"]
 pub struct ImageStream {
     session: Session,
-    /// Dropped at the end, because that is what ends the request.
-    body: Option<Body>,
+    flow: Flow,
     /// What has come and was not yet read.
     bytes: Bytes,
     reading: Reading,
-    silence: Silence,
     partials: u32,
 }
 
@@ -69,24 +57,13 @@ enum Reading {
     End,
 }
 
-/// What happens to the body next.
-enum Next {
-    Bytes(Bytes),
-    End,
-    Failure(Error),
-}
-
 // === impl ImageStream ===
 
 impl ImageStream {
     pub(super) fn new(response: Response, session: Session) -> Self {
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        // Everything else is read as events: it can only be those, or an error.
-        let is_json = kind.trim_start().to_ascii_lowercase().starts_with("application/json");
-        let reading = if is_json { Reading::Whole(Vec::new()) } else { Reading::Events(Reader::default()) };
-        let silence = Silence::new(session.limit().duration());
-        let body: Option<Body> = Some(Box::pin(response.bytes_stream()));
-        Self { session, body, bytes: Bytes::new(), reading, silence, partials: 0 }
+        let reading = if is_whole(&response) { Reading::Whole(Vec::new()) } else { Reading::Events(Reader::default()) };
+        let flow = Flow::new(response, &session);
+        Self { session, flow, bytes: Bytes::new(), reading, partials: 0 }
     }
 
     /// The next event; nothing when it is over.
@@ -115,22 +92,6 @@ impl ImageStream {
         self.session.head()?.request_id.as_deref()
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
-        let Some(body) = &mut self.body else { return Poll::Ready(Next::End) };
-        match body.as_mut().poll_next(cx) {
-            Poll::Ready(Some(Ok(bytes))) => {
-                // A heartbeat says that somebody is still at work.
-                if !matches!(self.reading, Reading::End) {
-                    self.silence.broken();
-                }
-                Poll::Ready(Next::Bytes(bytes))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Next::Failure(Error::of_stream(error, &self.session))),
-            Poll::Ready(None) => Poll::Ready(Next::End),
-            Poll::Pending => self.silence.poll(cx).map(|()| Next::Failure(Error::late(&self.session))),
-        }
-    }
-
     /// What the bytes that are there say.
     fn read(&mut self) -> Result<Option<ImageEvent>, Error> {
         match &mut self.reading {
@@ -146,7 +107,7 @@ impl ImageStream {
 
     /// What the end of the answer says.
     fn finish(&mut self) -> Option<Result<ImageEvent, Error>> {
-        self.body = None;
+        self.flow.close();
         match std::mem::replace(&mut self.reading, Reading::End) {
             Reading::Events(mut reader) => {
                 // A last event that is cut off is not understood, and that is not the news.
@@ -170,11 +131,11 @@ impl ImageStream {
             Ok(ImageEvent::PartialImage { .. }) => self.partials = self.partials.saturating_add(1),
             Ok(ImageEvent::Completed { .. }) => {
                 self.reading = Reading::End;
-                self.silence = Silence::new(END_LIMIT);
+                self.flow.end_soon();
             }
             Err(_) => {
                 self.reading = Reading::End;
-                self.body = None;
+                self.flow.close();
             }
         }
         event
@@ -195,7 +156,8 @@ impl Stream for ImageStream {
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(self.hand_out(Err(error)))),
             }
-            match ready!(self.poll_body(cx)) {
+            let this = &mut *self;
+            match ready!(this.flow.poll(cx, &this.session)) {
                 Next::Bytes(bytes) => self.bytes = bytes,
                 Next::Failure(error) if !matches!(self.reading, Reading::End) => {
                     return Poll::Ready(Some(self.hand_out(Err(error))));
@@ -214,7 +176,7 @@ impl fmt::Debug for ImageStream {
         f.debug_struct("ImageStream")
             .field("request_id", &self.request_id())
             .field("partials", &self.partials)
-            .field("is_over", &self.body.is_none())
+            .field("is_over", &self.flow.is_over())
             .finish_non_exhaustive()
     }
 }

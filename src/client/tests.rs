@@ -2,7 +2,7 @@
 
 mod edits;
 pub(super) mod pictures;
-mod server;
+pub(super) mod server;
 mod streams;
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-fn client(server: &Server) -> Client {
+pub(super) fn client(server: &Server) -> Client {
     Client::new(&server.base_url(), KEY).unwrap()
 }
 

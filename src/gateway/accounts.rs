@@ -22,17 +22,19 @@ mod pool;
 mod queue;
 mod rows;
 mod tokens;
+mod visit;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use account::{Account, Address, Endpoint, need_tls};
+pub(crate) use account::{Account, Address, Endpoint, Host, need_tls};
 pub(crate) use explain::{Availability, Explained};
 pub(crate) use learn::{Again, Lesson};
 pub(crate) use lease::Lease;
 pub(crate) use oauth::{TokenAnswer, TokenEndpoint, TokenRequest, Unreachable};
 pub(crate) use rows::{build as account_of_row, sealed_for, secrets as secrets_of_row};
+pub(crate) use visit::Speaker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -145,9 +147,10 @@ impl Accounts {
         self.pool.likely(&wanted(task.into(), caller, &[]))
     }
 
-    /// Every account in the order in which it would be taken for such a request, and why.
-    pub(crate) fn explain(&self, group: &str, large: bool) -> Vec<Explained> {
-        explain::explain(&self.pool, group, large)
+    /// Every account in the order in which it would be taken for such a request, and why; with a session for a response
+    /// of that conversation.
+    pub(crate) fn explain(&self, group: &str, large: bool, session: Option<&str>) -> Vec<Explained> {
+        explain::explain(&self.pool, group, large, session)
     }
 
     /// How each account in use stands, and how many requests wait for one.
@@ -197,14 +200,15 @@ impl Accounts {
 }
 
 fn wanted(task: Task<'_>, caller: &Caller, tried: &[String]) -> Wanted {
-    let protocol = match task {
-        Task::Images(_) => Protocol::Images,
-        Task::Response(_) => Protocol::Responses,
+    let (protocol, session) = match task {
+        Task::Images(_) => (Protocol::Images, None),
+        Task::Response(job) => (Protocol::Responses, job.session()),
     };
     Wanted {
         group: caller.group_name().to_owned(),
         protocol: Some(protocol),
         large: task.is_large(),
+        session: session.map(Arc::from),
         tried: tried.to_vec(),
     }
 }

@@ -12,6 +12,7 @@ mod duration;
 mod group;
 mod headers;
 mod kept;
+mod model;
 mod pattern;
 mod problem;
 mod raw;
@@ -32,6 +33,7 @@ pub(crate) use account::{Account, Credentials, Endpoint, Grant, Oauth, Upstream}
 pub(crate) use address::Listen;
 pub(crate) use group::{Filter, Group, Moderation};
 pub(crate) use kept::account_from_json;
+pub(crate) use model::ImageModel;
 pub(crate) use problem::Problem;
 pub(crate) use raw::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
 pub(crate) use schema::schema_json;
@@ -64,10 +66,14 @@ pub(crate) struct Config {
     pub(crate) metrics_listen: Option<Listen>,
     /// The folder for everything that is kept.
     pub(crate) data_dir: PathBuf,
+    /// The folder with the skills that are published, if any are.
+    pub(crate) skills_dir: Option<PathBuf>,
     /// How long running requests may take to finish at the end.
     pub(crate) drain_timeout: Duration,
-    /// The ids that `GET /v1/models` lists, in order.
-    pub(crate) models: Vec<String>,
+    /// The ids that `GET /v1/models` lists, in order, where somebody has chosen them.
+    pub(crate) text_models: Option<Vec<String>>,
+    /// The image models beside those of the document.
+    pub(crate) image_models: Vec<ImageModel>,
     /// How long one call to an upstream may take.
     pub(crate) deadlines: Deadlines,
     /// At least one.

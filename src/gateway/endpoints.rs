@@ -6,6 +6,7 @@
 mod admin;
 mod health;
 mod pages;
+mod skills;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescripti
     admin_server::register::<AdminEndpoints>(&mut api)?;
     pages::register(&mut api)?;
     health::register(&mut api)?;
+    skills::register(&mut api)?;
     refuse_the_rest(&mut api)?;
     Ok(api)
 }
@@ -83,9 +85,10 @@ impl GatewayApi for Endpoints {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
             let caller = admit(&context).await?;
-            let body = body.read(&caller).await?;
+            let body = body.keep(&caller, context.context().spool()).await?;
             let headers = context.request.headers();
-            let made = flow::create_response(context.context(), caller, &context.request_id, headers, body).await?;
+            let made =
+                Box::pin(flow::create_response(context.context(), caller, &context.request_id, headers, body)).await?;
             image_answer(&context, made).await
         })
         .await)
@@ -93,8 +96,8 @@ impl GatewayApi for Endpoints {
 
     async fn list_models(context: Context) -> Result<Reply<types::ModelList>, ApiError> {
         Ok(answer(&context, Unread::default(), async {
-            admit(&context).await?;
-            Answer::json(&flow::list_models(context.context()))
+            let caller = admit(&context).await?;
+            Answer::json(&flow::list_models(context.context(), &caller).await)
         })
         .await)
     }
@@ -104,9 +107,9 @@ impl GatewayApi for Endpoints {
         path: Captured<Path<RetrieveModelPath>>,
     ) -> Result<Reply<types::Model>, ApiError> {
         Ok(answer(&context, Unread::default(), async {
-            admit(&context).await?;
+            let caller = admit(&context).await?;
             let model = path.get()?.into_inner().model;
-            Answer::json(&flow::retrieve_model(context.context(), &model)?)
+            Answer::json(&flow::retrieve_model(context.context(), &caller, &model).await?)
         })
         .await)
     }

@@ -87,6 +87,11 @@ impl Filters {
         self.0.get(group).and_then(|rules| rules.find(prompt)).map_or(Verdict::Pass, |rule| Verdict::Refused { rule })
     }
 
+    /// Whether a group has rules of its own, so that there is something to hold against a prompt.
+    pub(crate) fn has_rules(&self, group: &str) -> bool {
+        self.0.get(group).is_some_and(|rules| !rules.is_empty())
+    }
+
     /// The service that judges the prompts of a group.
     pub(crate) fn moderation(&self, group: &str) -> Option<&Moderation> {
         self.0.get(group)?.moderation.as_ref()
@@ -115,9 +120,13 @@ impl Rules {
         Ok(Self { words, patterns, moderation: filter.moderation.clone() })
     }
 
+    fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.patterns.is_empty()
+    }
+
     /// The first rule that is in the prompt.
     fn find(&self, prompt: &str) -> Option<String> {
-        if self.words.is_empty() && self.patterns.is_empty() {
+        if self.is_empty() {
             return None;
         }
         let readings = fold::readings(prompt);

@@ -6,6 +6,7 @@
 mod again;
 mod ask;
 mod attempt;
+mod call;
 mod deliver;
 mod edit;
 mod generate;
@@ -13,6 +14,7 @@ mod ladder;
 mod made;
 mod models;
 mod outcome;
+mod parts;
 mod respond;
 mod screen;
 

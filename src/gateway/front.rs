@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod coding;
 mod fault;
 mod form;
 mod held;
@@ -22,5 +23,5 @@ pub(crate) use fault::ApiError;
 pub(crate) use form::EditBody;
 pub(crate) use held::hold;
 pub(crate) use param::Captured;
-pub(crate) use server::{ServerError, refuse_the_rest, start};
+pub(crate) use server::{ServerError, nothing_here, refuse_the_rest, start};
 pub(crate) use unread::Unread;

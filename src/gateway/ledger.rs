@@ -26,7 +26,7 @@ pub(crate) use crate::gateway::store::{
 use crate::gateway::store::{Store, StoreError, Timestamp};
 use crate::gateway::telemetry::Metrics;
 use open::Entry;
-pub(crate) use open::{OpenRecord, Outcome};
+pub(crate) use open::{Call, OpenRecord, Outcome};
 use writer::{Message, Writer};
 
 /// Intents that may wait for the writer. It is far above what a server admits at once; beyond it memory would be
@@ -68,6 +68,8 @@ pub(crate) struct Draft {
     pub(crate) key: KeyId,
     /// The `user` field of the request.
     pub(crate) end_user: Option<String>,
+    /// Whether an image tool was put into the request.
+    pub(crate) injected_tool: bool,
 }
 
 /// Why a record could not be begun or closed. For the caller of the gateway all of it is a 503.
@@ -172,6 +174,7 @@ fn running(draft: Draft) -> Record {
         key: draft.key,
         end_user: draft.end_user.map(clip),
         fallback: None,
+        injected_tool: draft.injected_tool,
     }
 }
 

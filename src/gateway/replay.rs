@@ -25,6 +25,8 @@
 //! The official SDKs mark their own retries. [`Replay::expect`] registers each plain job under what it asks for. Where
 //! the caller leaves before the answer, the job is an orphan, and what it makes is written down; [`Replay::adopt`] gives
 //! it to one retry, in flight or finished. Refusals and ends that may have been paid for are given to every such retry.
+//! Codex does not mark the retries of its image tool, but names the turn of its conversation: the same call in the same
+//! turn is asked for here first, and runs anew where nothing was left behind.
 //! This is memory of one process: after a restart a retry runs anew. A caller who leaves within the body, when the head
 //! was out, leaves no orphan.
 //!

@@ -8,6 +8,7 @@
 //! All of this was measured: overwriting the pages of a file that is already there costs a third of making a new one,
 //! and a hop to another thread costs more than the write itself. So files are reused, and written in the task.
 
+mod kept;
 mod upload;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use kept::{Keeper, Kept};
 pub(crate) use upload::{EditForm, Upload};
 
 use crate::image::Source;
@@ -94,6 +96,11 @@ impl Spool {
             None => Nameless::new(&self.0.folder)?,
         };
         Ok(Writer { place: Place { nameless: Some(nameless), pool: Arc::clone(&self.0) }, length: 0 })
+    }
+
+    /// A place for a body that may be small: only a large one takes a file.
+    pub(crate) fn keeper(&self) -> Keeper {
+        Keeper::new(self.clone())
     }
 }
 

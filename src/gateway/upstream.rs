@@ -13,6 +13,7 @@ mod reply;
 mod responses;
 mod simulated;
 mod simulator;
+mod tool;
 mod transport;
 
 pub(crate) use calls::CallFailed;
@@ -72,13 +73,14 @@ impl Upstream {
             (Endpoint::Images(address), Task::Images(job)) => {
                 images::send(&self.transport, lease, address, job, until).await
             }
-            (Endpoint::Responses(address), Task::Response(job)) => {
-                responses::send(&self.transport, lease, address, job, until).await
+            (Endpoint::Responses(host), Task::Response(job)) => {
+                responses::send(&self.transport, lease, host.address(), job, until).await
             }
-            // No lease is given out for these: nothing is translated from one protocol to the other.
-            (Endpoint::Images(_), Task::Response(_)) | (Endpoint::Responses(_), Task::Images(_)) => {
-                Err(Failure::new(Class::N, Cause::Unreachable))
+            (Endpoint::Responses(host), Task::Images(job)) => {
+                tool::send(&self.transport, lease, host, job, until).await
             }
+            // No lease is given out for this: what draws only cannot talk.
+            (Endpoint::Images(_), Task::Response(_)) => Err(Failure::new(Class::N, Cause::Unreachable)),
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A derived schema would lose bounds and patterns; so each type answers with its component, word for word.
 
+use dropshot::semver::Version;
 use std::sync::LazyLock;
 
 use schemars::r#gen::SchemaGenerator;
@@ -90,6 +91,6 @@ pub fn served_admin_description() -> Option<Value> {
 }
 
 fn described(api: &dropshot::ApiDescription<dropshot::StubContext>) -> Option<Value> {
-    let version = dropshot::semver::Version::new(1, 0, 0);
+    let version = Version::new(1, 0, 0);
     api.openapi(TITLE, version).json().ok()
 }

@@ -43,13 +43,28 @@ await check("create with events", async () => {
   isGood(last.response);
 });
 
-await check("the helper for streams", async () => {
-  const stream = simulated.responses.stream(task());
+const order = `created in_progress output_item.added image_generation_call.in_progress
+  image_generation_call.generating image_generation_call.partial_image image_generation_call.completed
+  output_item.done output_item.added content_part.added output_text.delta output_text.done content_part.done
+  output_item.done completed`.split(/\s+/);
+
+// What the helper for streams makes of the events, which come in the order of the contract.
+async function helped(sdk, input, user) {
+  const stream = sdk.responses.stream(task({ input, user }), { headers: { Cookie: "caller-canary=1" } });
   const kinds = [];
-  for await (const event of stream) kinds.push(event.type);
-  assert.ok(kinds.includes("response.image_generation_call.partial_image"), kinds.join());
-  isGood(await stream.finalResponse());
-});
+  for await (const event of stream) kinds.push(event.type.replace("response.", ""));
+  // However many pieces the text has.
+  assert.deepEqual(kinds.filter((kind, at) => kind !== "output_text.delta" || kinds[at - 1] !== kind), order);
+  return isGood(await stream.finalResponse());
+}
+
+for (const [name, sdk] of Object.entries({ simulated, scripted })) {
+  await check(`the helper for streams, one turn and another: ${name}`, async () => {
+    const asked = { role: "user", content: "a red cube on a table" };
+    const first = await helped(sdk, [asked], "helper-1");
+    await helped(sdk, [asked, ...first.output, { role: "user", content: "now blue" }], "helper-2");
+  });
+}
 
 await check("what the upstream says comes through", async () => {
   isGood(await scripted.responses.create(task({ user: "plain" })));

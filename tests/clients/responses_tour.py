@@ -14,6 +14,9 @@ import openai
 
 MODEL = "gpt-5.5"
 TOOL = {"type": "image_generation", "size": "1024x640", "quality": "low", "output_format": "png", "partial_images": 1}
+ORDER = """created in_progress output_item.added image_generation_call.in_progress image_generation_call.generating
+    image_generation_call.partial_image image_generation_call.completed output_item.done output_item.added
+    content_part.added output_text.delta output_text.done content_part.done output_item.done completed""".split()
 failures = []
 
 
@@ -95,11 +98,27 @@ def _():
     is_good(events[-1].response)
 
 
-@check("the helper for streams")
-def _():
-    with simulated.responses.stream(model=MODEL, input="a red cube on a table", tools=[TOOL]) as stream:
-        assert any(event.type == "response.output_text.delta" for event in stream)
-        is_good(stream.get_final_response())
+def helped(sdk, task, user):
+    """What the helper for streams makes of the events, which come in the order of the contract."""
+    headers = {"Cookie": "caller-canary=1"}
+    with sdk.responses.stream(model=MODEL, input=task, tools=[TOOL], user=user, extra_headers=headers) as stream:
+        kinds = [event.type.removeprefix("response.") for event in stream]
+        # However many pieces the text has.
+        order = [kind for at, kind in enumerate(kinds) if kind != "output_text.delta" or kinds[at - 1] != kind]
+        assert order == ORDER, order
+        response = stream.get_final_response()
+        is_good(response)
+        return response
+
+
+for name, sdk in (("simulated", simulated), ("scripted", scripted)):
+
+    @check(f"the helper for streams, one turn and another: {name}")
+    def _():
+        asked = {"role": "user", "content": "a red cube on a table"}
+        first = helped(sdk, [asked], "helper-1")
+        replayed = [item.model_dump(exclude_none=True) for item in first.output]
+        helped(sdk, [asked, *replayed, {"role": "user", "content": "now blue"}], "helper-2")
 
 
 def is_good_scripted(response):

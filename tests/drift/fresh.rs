@@ -66,7 +66,7 @@ fn every_generated_file_is_fresh() {
 #[test]
 fn the_readme_shows_every_table() {
     let readme = sources().readme;
-    for name in ["limits", "errors", "operations"] {
+    for name in ["limits", "errors", "operations", "models"] {
         assert!(readme.contains(&format!("<!-- table:{name} -->")), "README.md lacks the table '{name}'");
     }
 }

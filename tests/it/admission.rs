@@ -151,6 +151,8 @@ fn what_is_not_json_by_its_type_is_a_415() {
             (&json!("invalid_request_error"), &json!("unsupported_media_type"))
         );
         assert_eq!(answer.should_retry(), Some("false"));
+        let packed = error["message"].as_str().is_some_and(|message| message.contains("Content-Encoding"));
+        assert_eq!(answer.header("accept-encoding").is_some(), packed, "{error}");
     }
     assert_eq!(upstream.accepted(), 0);
 }

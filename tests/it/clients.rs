@@ -12,7 +12,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::kit::{Account, FakeUpstream, Gateway, specimen};
+use crate::kit::{Account, FakeUpstream, Gateway, Tap, Turn, specimen};
 use install::{node, python, script};
 
 /// The files that the tours edit: `mask.png` fits `first.png`, the last two do not.
@@ -28,11 +28,21 @@ const PICTURES: [(&str, &str); 6] = [
 /// Groups with an account of their own: one that is told to rest is of no use to the next call.
 const RESTING: [&str; 3] = ["RESTING1", "RESTING2", "RESTING3"];
 
-fn scripted(upstream: &FakeUpstream) -> Gateway {
+/// What the accounts of the scripted gateway speak.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speak {
+    Images,
+    Responses,
+}
+
+fn scripted(upstream: &FakeUpstream, speak: Speak) -> Gateway {
     let groups: String = RESTING.iter().map(|name| format!("[[groups]]\nname = \"{name}\"\n")).collect();
-    let of_group = |name: &&str| Account::at(name, upstream).line(&format!("groups = [\"{name}\"]"));
-    let mut accounts = vec![Account::at("only", upstream), Account::at("agents", upstream).speaking_responses()];
-    accounts.extend(RESTING.iter().map(of_group));
+    let account = |name: &str| match speak {
+        Speak::Images => Account::at(name, upstream),
+        Speak::Responses => Account::at(name, upstream).speaking_responses(),
+    };
+    let mut accounts = vec![account("only")];
+    accounts.extend(RESTING.iter().map(|name| account(name).line(&format!("groups = [\"{name}\"]"))));
     Gateway::with(&groups, &accounts)
 }
 
@@ -50,25 +60,42 @@ struct Cost(BTreeMap<String, usize>);
 /// Runs a tour; panics with everything it printed when a check failed.
 #[track_caller]
 fn tour(command: &mut Command) -> Cost {
+    tour_before(Speak::Images, command)
+}
+
+/// The same where every account speaks `/responses` only.
+#[track_caller]
+fn tour_over(command: &mut Command) -> Cost {
+    tour_before(Speak::Responses, command)
+}
+
+#[track_caller]
+fn tour_before(speak: Speak, command: &mut Command) -> Cost {
     let upstream = FakeUpstream::start();
-    let (simulated, scripted) = (Gateway::simulated(), scripted(&upstream));
-    let pictures = pictures();
-    for name in ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+    upstream.converse(&[Turn::Draws]);
+    let (simulated, scripted) = (Gateway::simulated(), scripted(&upstream, speak));
+    let (tap, pictures) = (Tap::before(scripted.address()), pictures());
+    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL"] {
         command.env_remove(name);
     }
-    for (which, gateway) in [("SIMULATED", &simulated), ("SCRIPTED", &scripted)] {
-        command.env(format!("{which}_BASE_URL"), gateway.base_url());
-        command.env(format!("{which}_API_KEY"), gateway.secret());
+    for name in ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID"] {
+        command.env(name, "caller-canary");
+    }
+    for (which, gateway, base_url) in
+        [("SIMULATED", &simulated, simulated.base_url()), ("SCRIPTED", &scripted, tap.base_url())]
+    {
+        command.env(format!("{which}_BASE_URL"), base_url).env(format!("{which}_API_KEY"), gateway.secret());
     }
     for which in RESTING {
         let key = scripted.manage(&["key", "create", "--name", which, "--group", which, "--json"]).json();
-        command.env(format!("{which}_BASE_URL"), scripted.base_url());
+        command.env(format!("{which}_BASE_URL"), tap.base_url());
         command.env(format!("{which}_API_KEY"), key["secret"].as_str().expect("a secret"));
     }
     let output = command.env("PICTURES", pictures.path()).output().expect("the tour starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}");
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+    tap.nothing_changed_or_leaked(&upstream.ledger(), &[scripted.secret()]);
     let mut cost = BTreeMap::new();
     for attempt in upstream.ledger() {
         *cost.entry(attempt.user()).or_default() += 1;
@@ -111,19 +138,49 @@ fn the_newest_node_release_is_content_with_every_answer() {
 #[test]
 fn the_newest_python_release_is_content_with_every_response() {
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
-    tour(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(9, &[]);
+    tour_over(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(11, &[]);
 }
 
 #[test]
 fn the_newest_2x_python_release_is_content_with_every_response() {
     let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
-    tour(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(9, &[]);
+    tour_over(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(11, &[]);
 }
 
 #[test]
 fn the_newest_node_release_is_content_with_every_response() {
     let place = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "responses_tour.mjs"]);
-    tour(Command::new("node").arg("responses_tour.mjs").current_dir(place)).is_one_attempt_each(9, &[]);
+    tour_over(Command::new("node").arg("responses_tour.mjs").current_dir(place)).is_one_attempt_each(11, &[]);
+}
+
+#[test]
+fn langchain_and_the_agents_sdk_are_content_with_every_response() {
+    let interpreter = python("IMAGATE_PY_AGENTS", "agents", "langchain-openai openai-agents");
+    tour_over(Command::new(interpreter).arg(script("agents_tour.py"))).is_one_attempt_each(8, &[]);
+}
+
+#[test]
+fn the_newest_python_release_is_content_with_images_out_of_responses() {
+    let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
+    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+}
+
+#[test]
+fn the_newest_2x_python_release_is_content_with_images_out_of_responses() {
+    let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
+    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+}
+
+#[test]
+fn the_newest_node_release_is_content_with_images_out_of_responses() {
+    let place = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "openai_tour.mjs"]);
+    let cost = tour_over(Command::new("node").arg("openai_tour.mjs").current_dir(place));
+    cost.is_one_attempt_each(22, &["key-of-the-account", "plain-failure", "throttled"]);
+}
+
+#[test]
+fn curl_is_content_with_images_out_of_responses() {
+    tour_over(Command::new("sh").arg(script("curl_tour.sh"))).is_one_attempt_each(3, &[]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod image;
 mod moderator;
 mod process;
 mod random;
+mod tap;
 mod tokens;
 mod upstream;
 mod watch;
@@ -32,8 +33,9 @@ pub(crate) use image::{facts, filler, picture};
 pub(crate) use moderator::{FLAGGED, FakeModerator};
 pub(crate) use process::{Done, Program};
 pub(crate) use random::Random;
+pub(crate) use tap::Tap;
 pub(crate) use tokens::{Exchange, FakeTokens};
-pub(crate) use upstream::{Attempt, Deaf, FakeUpstream, Shut, sha256};
+pub(crate) use upstream::{Attempt, Deaf, FakeUpstream, Shut, Turn, sha256};
 pub(crate) use zoo::specimen;
 
 use std::ffi::OsString;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::kit::{
-    Answer, Call, Events, FakeUpstream, Form, alpha_png, concat, facts, filler, request, sha256, stretched_png,
+    Answer, Call, Events, FakeUpstream, Form, Tap, alpha_png, concat, facts, filler, request, sha256, stretched_png,
 };
 
 fn ask(upstream: &FakeUpstream, script: &str, with: Value) -> Answer {
@@ -236,4 +236,22 @@ fn the_reader_of_events_takes_no_other_shape() {
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Events::of(reply).rest().len()));
         assert_eq!(read.ok(), good.then_some(1), "{frames}");
     }
+}
+
+#[test]
+fn a_wire_changes_nothing_and_writes_down_every_request() {
+    let upstream = FakeUpstream::start();
+    let tap = Tap::before(upstream.address());
+    let body = request(json!({})).to_string();
+    let call = || Call::generation().key("sk-upstream-kit").header("content-type", "application/json");
+    let plain = call().bytes(body.clone()).send(upstream.address());
+    for call in [call().bytes(body.clone()), call().bytes(body.clone()).in_chunks_of(7)] {
+        let answer = call.send(tap.address());
+        assert_eq!((answer.status, answer.body.len()), (plain.status, plain.body.len()));
+    }
+    let sent = tap.requests_to("POST", "/v1/images/generations");
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|request| request.body == body.as_bytes()), "{sent:?}");
+    assert_eq!(sent[1].header("transfer-encoding"), Some("chunked"));
+    assert!(upstream.ledger().iter().all(|attempt| attempt.body == body.as_bytes()));
 }

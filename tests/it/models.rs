@@ -1,8 +1,41 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`: shapes, the two image ids, and what a missing id gets.
+//! `GET /v1/models` and `GET /v1/models/{id}`: shapes, where the text models come from, and the image models that an
+//! operator adds.
 
-use serde_json::json;
+use std::net::SocketAddr;
 
-use crate::kit::{Call, FakeUpstream, Gateway};
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Call, FakeUpstream, Form, Gateway, eventually, specimen};
+
+/// An image model of the operator's own.
+const SKETCH: &str = "
+[[models]]
+id = \"sketch-1\"
+sizes = [\"auto\", \"1024x1024\"]
+qualities = [\"draft\", \"high\"]
+formats = [\"png\"]
+backgrounds = [\"auto\", \"transparent\"]
+max_images = 2
+max_partial_images = 0
+compression = false
+";
+
+fn talking(name: &str, upstream: &FakeUpstream) -> Account {
+    Account::at(name, upstream).speaking_responses()
+}
+
+/// The ids that the list holds for this key.
+#[track_caller]
+fn listed(address: SocketAddr, secret: &str) -> Vec<String> {
+    let list = Call::get("/v1/models").key(secret).send(address).good();
+    let data = list["data"].as_array().expect("data");
+    data.iter().map(|model| model["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// The questions for models that came in.
+fn questions(upstream: &FakeUpstream) -> usize {
+    upstream.ledger().iter().filter(|attempt| attempt.path == "/v1/models").count()
+}
 
 #[test]
 fn the_list_has_the_shape_that_clients_page_through() {
@@ -48,5 +81,128 @@ fn models_need_a_key_and_no_upstream() {
         assert_eq!(error["code"], "INVALID_API_KEY");
         drop(Call::get(path).key(gateway.secret()).send(gateway.address()));
     }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn text_models_come_from_the_accounts_of_the_callers_group_and_tell_nothing_else_of_them() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-one", "models=gpt-5.5,b,gpt-image-9,text-embedding-3-small");
+    upstream.always("sk-upstream-two", "models=a,b");
+    upstream.always("sk-upstream-other", "models=secret-1");
+    let accounts = [
+        talking("one", &upstream),
+        talking("two", &upstream),
+        talking("other", &upstream).line("groups = [\"team\"]"),
+        Account::at("drawing", &upstream),
+    ];
+    let gateway = Gateway::with("[[groups]]\nname = \"team\"\n", &accounts);
+    let answer = Call::get("/v1/models").key(gateway.secret()).send(gateway.address());
+    let list = answer.good();
+    let expected = |id: &str| json!({"id": id, "object": "model", "created": 1_760_000_000, "owned_by": "imagate"});
+    assert_eq!(list, json!({"object": "list", "data": [expected("a"), expected("b"), expected("gpt-5.5")]}));
+    let one = Call::get("/v1/models/b").key(gateway.secret()).send(gateway.address()).good();
+    assert_eq!(one, expected("b"));
+    let error = Call::get("/v1/models/secret-1").key(gateway.secret()).send(gateway.address()).error(404);
+    assert_eq!(error["code"], "model_not_found");
+    let asked: Vec<String> = upstream.ledger().into_iter().map(|attempt| attempt.token).collect();
+    assert_eq!((asked.len(), asked.contains(&"sk-upstream-other".to_owned())), (2, false), "{asked:?}");
+}
+
+#[test]
+fn one_question_serves_everybody_who_asks() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-one", "gate=open models=a");
+    let gateway = Gateway::with("", &[talking("one", &upstream)]);
+    let (address, secret) = (gateway.address(), gateway.secret().to_owned());
+    let askers: Vec<_> = (0..20)
+        .map(|_| {
+            let secret = secret.clone();
+            std::thread::spawn(move || listed(address, &secret))
+        })
+        .collect();
+    upstream.wait_until("the question came", |attempts| !attempts.is_empty());
+    upstream.open_gate("open");
+    for asker in askers {
+        assert_eq!(asker.join().expect("an answer"), ["a"]);
+    }
+    assert_eq!((listed(address, &secret), questions(&upstream)), (vec!["a".to_owned()], 1));
+}
+
+#[test]
+fn an_account_that_fails_only_leaves_its_models_out() {
+    let scripts =
+        ["status=401", "status=500", "models=huge", "body=html", "body=none", "cut=50%", "hang-up", "stall=head"];
+    let upstream = FakeUpstream::start();
+    let mut accounts = vec![talking("good", &upstream)];
+    upstream.always("sk-upstream-good", "models=a");
+    for (number, script) in scripts.iter().enumerate() {
+        let account = talking(&format!("bad{number}"), &upstream);
+        upstream.always(&account.token, script);
+        accounts.push(account);
+    }
+    let gateway = Gateway::with("", &accounts);
+    assert_eq!(listed(gateway.address(), gateway.secret()), ["a"]);
+    assert_eq!(listed(gateway.address(), gateway.secret()), ["a"]);
+    assert_eq!(questions(&upstream), scripts.len() + 1, "nobody is asked twice");
+    eventually("the log says which account gave no models", || {
+        gateway.said().contains("the models of an account are not known now").then_some(())
+    });
+    assert!(!gateway.said().contains("canary"), "{}", gateway.said());
+    // What was learnt here says nothing of whether the accounts can work.
+    assert_eq!(gateway.account("bad0")["state"], gateway.account("good")["state"]);
+}
+
+#[test]
+fn models_that_the_operator_chose_are_listed_in_his_order_without_a_question() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("text_models = [\"z\", \"a\"]", &[talking("one", &upstream)]);
+    assert_eq!(listed(gateway.address(), gateway.secret()), ["z", "a"]);
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn an_added_image_model_is_served_by_its_own_rules_and_found_by_its_id() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with(SKETCH, &[Account::at("drawing", &upstream), talking("talking", &upstream)]);
+    let model = Call::get("/v1/models/sketch-1").key(gateway.secret()).send(gateway.address()).good();
+    assert_eq!((&model["id"], upstream.accepted()), (&json!("sketch-1"), 0));
+
+    let asked =
+        json!({"model": "sketch-1", "size": "1024x1024", "quality": "draft", "background": "transparent", "n": 2});
+    let answer = gateway.generate(asked.clone()).good();
+    assert_eq!((&answer["model"], &answer["quality"]), (&json!("sketch-1"), &json!("draft")));
+    let sent = upstream.ledger()[0].json();
+    for (name, value) in asked.as_object().expect("fields") {
+        assert_eq!(sent[name], *value, "{name} goes upstream as it came");
+    }
+    let form = Form::new().text("model", "sketch-1").text("prompt", "red").text("quality", "high");
+    let edited = gateway.edit(form.file("image[]", &specimen("png")));
+    assert_eq!(edited.good()["model"], "sketch-1");
+    assert_eq!(gateway.settled(2)[0]["quality"], "draft");
+}
+
+#[test]
+fn an_added_image_model_is_held_to_its_rules_before_anything_is_sent() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with(SKETCH, &[Account::at("drawing", &upstream), talking("talking", &upstream)]);
+    for (name, value) in
+        [("size", json!("1536x1024")), ("quality", json!("low")), ("output_format", json!("webp")), ("n", json!(3))]
+    {
+        let mut with = json!({"model": "sketch-1"});
+        with[name] = value.clone();
+        let error = gateway.generate(with.clone()).error(400);
+        assert_eq!(error["param"], name, "{error}");
+        if name == "n" {
+            continue;
+        }
+        with["type"] = json!("image_generation");
+        let body: Value = json!({"model": "gpt-5.5", "input": "red", "tools": [with]});
+        let error = Call::post("/v1/responses").key(gateway.secret()).json(&body).send(gateway.address()).error(400);
+        assert_eq!(error["param"], format!("tools[0].{name}"), "{error}");
+    }
+    let error = gateway.generate(json!({"model": "sketch-2"})).error(400);
+    assert_eq!(error["param"], "model");
+    assert!(error["message"].as_str().is_some_and(|message| message.ends_with("and 'sketch-1'.")), "{error}");
     assert_eq!(upstream.accepted(), 0);
 }

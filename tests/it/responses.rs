@@ -1,10 +1,14 @@
 //! `POST /v1/responses`: what passes, what is refused before anything is spent, how it fails, and what is recorded.
 
 mod broken;
+mod injected;
 mod memory;
+mod packed;
 mod passing;
 mod refused;
 mod simulated;
+mod sticky;
+mod uploads;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -34,6 +34,10 @@ const SERVER_CRATES: [&str; 14] = [
     "toml",
 ];
 
+/// Crates that reach for files, connections or C, which checking a manifest must not.
+const CRATES_WITH_IO: [&str; 8] =
+    ["aws-lc-sys", "hyper", "mio", "reqwest", "rustls", "socket2", "tokio", "libsqlite3-sys"];
+
 /// One thing that must hold.
 struct Step {
     name: &'static str,
@@ -52,7 +56,7 @@ const STEPS: [Step; 10] = [
     Step { name: "features", about: "each feature stands alone", run: features },
     Step { name: "doc", about: "the documentation builds without a warning", run: doc },
     Step { name: "package", about: "the package builds from what it ships", run: package },
-    Step { name: "tree", about: "the SDK alone brings nothing of the server", run: tree_of_the_sdk },
+    Step { name: "tree", about: "the SDK brings nothing of the server, and manifests no I/O", run: trees },
 ];
 
 /// How a step ended.
@@ -157,7 +161,8 @@ fn test(root: &Path) -> Result<()> {
 ///
 /// A tour that failed.
 pub fn tours(root: &Path) -> Result<()> {
-    let arguments = ["test", "--all-features", "--test", "it", "--", "--ignored", "clients::kept", "--test-threads=1"];
+    let arguments =
+        ["test", "--all-features", "--test", "it", "--", "--ignored", "clients::kept", "agents::", "--test-threads=1"];
     cargo(root, &arguments, &[])
 }
 
@@ -179,22 +184,27 @@ fn package(root: &Path) -> Result<()> {
     cargo(root, &["package", "--allow-dirty"], &[])
 }
 
-fn tree_of_the_sdk(root: &Path) -> Result<()> {
-    let arguments = ["tree", "--package", "imagate", "--edges", "normal", "--prefix", "none"];
+fn trees(root: &Path) -> Result<()> {
+    none_of(&SERVER_CRATES, root, &[])?;
+    none_of(&CRATES_WITH_IO, root, &["--no-default-features", "--features", "manifest"])
+}
+
+fn none_of(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result<()> {
+    let arguments = [&["tree", "--package", "imagate", "--edges", "normal", "--prefix", "none"], features].concat();
     let output = command(root, &arguments).stderr(Stdio::inherit()).output().context("cargo tree")?;
     ensure!(output.status.success(), "`cargo tree` failed");
     let listing = String::from_utf8(output.stdout).context("cargo tree")?;
-    let found = server_crates(&listing);
-    ensure!(found.is_empty(), "the default features bring {}", found.join(", "));
+    let found = named(&listing, forbidden);
+    ensure!(found.is_empty(), "`cargo {}` shows {}", arguments.join(" "), found.join(", "));
     let crates: BTreeSet<&str> = listing.lines().map(|line| line.trim_end_matches(" (*)")).collect();
-    println!("{} crates, none of them of the server", crates.len());
+    println!("{} crates, none of them forbidden", crates.len());
     Ok(())
 }
 
-/// The crates of the server in the listing of `cargo tree --prefix none`.
-fn server_crates(listing: &str) -> Vec<&'static str> {
+/// The forbidden crates in the listing of `cargo tree --prefix none`.
+fn named(listing: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
     let names: Vec<&str> = listing.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    SERVER_CRATES.into_iter().filter(|name| names.contains(name)).collect()
+    forbidden.iter().filter(|name| names.contains(name)).copied().collect()
 }
 
 fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {
@@ -232,8 +242,9 @@ mod tests {
 
     #[test]
     fn a_server_crate_in_the_tree_is_found() {
-        assert_eq!(server_crates("imagate v0.1.0 (x)\nhyper v1.11.0\nslog-term v2.9.0\n"), [""; 0]);
-        assert_eq!(server_crates("imagate v0.1.0 (x)\nsqlx v0.9.0\nslog v2.8.0 (*)\n"), ["slog", "sqlx"]);
+        let found = |listing| named(listing, &SERVER_CRATES);
+        assert_eq!(found("imagate v0.1.0 (x)\nhyper v1.11.0\nslog-term v2.9.0\n"), [""; 0]);
+        assert_eq!(found("imagate v0.1.0 (x)\nsqlx v0.9.0\nslog v2.8.0 (*)\n"), ["slog", "sqlx"]);
     }
 
     #[test]

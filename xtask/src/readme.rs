@@ -30,7 +30,10 @@ fn table(document: &Document, name: &str) -> Result<String> {
         "errors" => errors(document.value()),
         "operations" => operations(document),
         "parameters" => parameters(document.value()),
-        other => bail!("there is no table called '{other}'; there are limits, errors, operations and parameters"),
+        "models" => models(document.value()),
+        other => {
+            bail!("there is no table called '{other}'; there are limits, errors, models, operations and parameters")
+        }
     }
 }
 
@@ -71,6 +74,25 @@ fn operations(document: &Document) -> Result<String> {
         rows.push([place, format!("`{}`", operation.id), cell(operation.value, "summary")]);
     }
     Ok(markdown(["Request", "Operation", "What it does"], &rows))
+}
+
+fn models(document: &Value) -> Result<String> {
+    let rows = document["x-imagate-models"].as_array().context("x-imagate-models")?;
+    let of = |row: &Value| {
+        let name = row["snapshot_of"].as_str();
+        let rules = name.map_or(Some(row), |name| rows.iter().find(|row| row["id"] == name));
+        let rules = rules.with_context(|| format!("{} is a snapshot of no model", row["id"]))?;
+        let words = |field: &str| {
+            let words = rules[field].as_array().map(|words| words.iter().map(code).collect::<Vec<_>>().join(", "));
+            words.unwrap_or_else(|| "by the size rules".to_owned())
+        };
+        let most = |field: &str| rules[field].to_string();
+        let (sizes, qualities) = (words("sizes"), words("qualities"));
+        let (formats, backgrounds) = (words("formats"), words("backgrounds"));
+        Ok([code(&row["id"]), sizes, qualities, formats, backgrounds, most("max_images"), most("max_partial_images")])
+    };
+    let rows: Vec<_> = rows.iter().map(of).collect::<Result<_>>()?;
+    Ok(markdown(["Model", "Sizes", "Qualities", "Formats", "Backgrounds", "Images", "Intermediate images"], &rows))
 }
 
 /// The fields of the request that most readers will write.

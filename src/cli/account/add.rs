@@ -26,6 +26,9 @@ pub(super) struct Add {
     /// Which API the upstream speaks [default: images]
     #[arg(long, value_name = "API", value_parser = ["images", "responses"])]
     protocol: Option<String>,
+    /// The text model that runs the image tool of an account with the protocol `responses` [default: gpt-5.5]
+    #[arg(long, value_name = "MODEL")]
+    host_model: Option<String>,
     /// The address of the upstream with its version, such as <https://api.openai.com/v1>
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -98,6 +101,7 @@ impl Add {
         let fields = [
             ("kind", Some(Value::from(self.kind.clone()))),
             ("protocol", text(&self.protocol)),
+            ("host_model", text(&self.host_model)),
             ("base_url", text(&self.base_url)),
             ("allow_http", self.allow_http.then(|| Value::from(true))),
             ("token_url", text(&tokens.token_url)),

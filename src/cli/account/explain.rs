@@ -21,13 +21,17 @@ pub(super) struct Explain {
     /// The size that is asked for, such as 3840x2160; few accounts make many large images at once.
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
+    /// The `session-id` of a conversation at `/v1/responses`: which account it is with.
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
 }
 
 // === impl Explain ===
 
 impl Explain {
     pub(super) async fn run(self, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
-        let explained = manage::explain(config, store, &self.group, self.size.is_some_and(Size::is_large)).await?;
+        let large = self.size.is_some_and(Size::is_large);
+        let explained = manage::explain(config, store, &self.group, large, self.session.as_deref()).await?;
         if json {
             return Ok(print_json(&explained.iter().map(described).collect::<Vec<_>>())?);
         }
@@ -35,6 +39,7 @@ impl Explain {
         print(&table(["NAME", "STATE", "TIER", "KIND", "PRIORITY", "PLACES"], &rows))?;
         remark(&match explained.iter().find(|account| account.chosen) {
             Some(account) => format!("{} would be asked: {}", account.account, ORDER),
+            None if self.session.is_some() => format!("no account can answer the group {} now", self.group),
             None => format!("no account can make an image for the group {} now", self.group),
         });
         Ok(())
@@ -42,8 +47,8 @@ impl Explain {
 }
 
 /// By what the accounts are ordered.
-const ORDER: &str = "of those that can, paid goes before free, oauth before api_key, higher priority before lower, and \
-                     then the one with the most places left";
+const ORDER: &str = "of those that can, paid goes before free, oauth before api_key, higher priority before lower, then \
+                     the one that a conversation is with, and then the one with the most places left";
 
 fn described(explained: &Explained) -> Value {
     let Explained { account, chosen, state, paid, kind, priority, places, .. } = explained;

@@ -3,7 +3,7 @@
 use crate::gateway::ledger::Record;
 
 /// The names are those of the JSON records; what is nested there is named with both words.
-const COLUMNS: [&str; 26] = [
+const COLUMNS: [&str; 27] = [
     "request_id",
     "created_at",
     "operation",
@@ -30,6 +30,7 @@ const COLUMNS: [&str; 26] = [
     "key",
     "end_user",
     "fallback",
+    "injected_tool",
 ];
 
 /// A heading, and one line for each record.
@@ -70,6 +71,7 @@ fn fields(record: &Record) -> [String; COLUMNS.len()] {
         record.key.to_string(),
         text(&record.end_user),
         text(&record.fallback),
+        record.injected_tool.to_string(),
     ]
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
 
-use crate::client::{Error, ImageCount, Output, PartialImages};
+use crate::client::{Error, ImageCount, ModelName, Output, PartialImages};
 use crate::image::{Format, Size, SizeRequest};
 use crate::tables::{CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS, IDEMPOTENCY_KEY_MAX_CHARACTERS};
 use crate::wire::types::error::ConversionError;
@@ -20,7 +21,7 @@ const KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Wishes {
     pub(super) prompt: String,
-    pub(super) model: ImageModel,
+    pub(super) model: ModelName,
     pub(super) size: SizeRequest,
     pub(super) quality: Option<Quality>,
     pub(super) output: Option<Output>,
@@ -109,9 +110,9 @@ macro_rules! setters {
                 self
             }
 
-            /// The model, or its dated snapshot.
-            pub fn model(mut self, model: $crate::wire::types::ImageModel) -> Self {
-                self.wishes.model = model;
+            /// The model, its dated snapshot, or another that the service knows.
+            pub fn model(mut self, model: impl Into<$crate::client::ModelName>) -> Self {
+                self.wishes.model = model.into();
                 self
             }
 
@@ -168,7 +169,7 @@ impl Wishes {
     pub(super) fn new(prompt: String) -> Self {
         Self {
             prompt,
-            model: ImageModel::GptImage2,
+            model: ModelName::default(),
             size: SizeRequest::Auto,
             quality: None,
             output: None,
@@ -200,12 +201,12 @@ impl Wishes {
     }
 
     /// The request as it goes over the wire. What was not chosen is left out, so that the service decides.
-    pub(in crate::client) fn into_wire(self, delivery: Delivery) -> Result<ImageGenerationRequest, Error> {
+    pub(in crate::client) fn into_wire(self, delivery: Delivery) -> Result<Value, Error> {
         self.check(delivery)?;
         let refuse = |error: ConversionError| Error::request("prompt", format!("the prompt is {error}"));
         let prompt = Prompt::try_from(self.prompt).map_err(refuse)?;
         let request = ImageGenerationRequest::builder()
-            .model(self.model)
+            .model(ImageModel::GptImage2)
             .prompt(prompt)
             .n(self.count)
             .size(self.size.exact().map(SizeRequest::Exact))
@@ -217,7 +218,12 @@ impl Wishes {
             .user(self.user)
             .partial_images(self.partial_images)
             .stream((delivery == Delivery::Events).then_some(true));
-        request.try_into().map_err(refuse)
+        let request: ImageGenerationRequest = request.try_into().map_err(refuse)?;
+        let unwritable = |error| Error::request("prompt", format!("the request cannot be written: {error}"));
+        let mut body = serde_json::to_value(request).map_err(unwritable)?;
+        // The document names its own models only; a service may have others.
+        body["model"] = self.model.as_str().into();
+        Ok(body)
     }
 
     /// What no type says: values that are fine alone, and refused together.
@@ -226,6 +232,8 @@ impl Wishes {
         let partials = self.partial_images.map_or(0, PartialImages::get);
         if self.prompt.trim().is_empty() {
             Err(Error::request("prompt", "the prompt is empty"))
+        } else if self.model.as_str().is_empty() {
+            Err(Error::request("model", "the name of the model is empty"))
         } else if delivery == Delivery::Events && images > 1 {
             Err(Error::request("n", "a stream carries one image only"))
         } else if delivery == Delivery::Whole && partials > 0 {

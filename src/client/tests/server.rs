@@ -8,7 +8,7 @@ use std::thread;
 use serde_json::Value;
 
 /// What happens to a request.
-pub(super) enum Play {
+pub(in crate::client) enum Play {
     /// It is answered.
     Answer(Answer),
     /// The connection ends without a byte.
@@ -17,7 +17,7 @@ pub(super) enum Play {
     Silence,
 }
 
-pub(super) struct Answer {
+pub(in crate::client) struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
@@ -28,55 +28,55 @@ pub(super) struct Answer {
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) line: String,
+pub(in crate::client) struct Request {
+    pub(in crate::client) line: String,
     headers: Vec<(String, String)>,
-    pub(super) body: Value,
-    pub(super) raw: Vec<u8>,
+    pub(in crate::client) body: Value,
+    pub(in crate::client) raw: Vec<u8>,
 }
 
-pub(super) struct Server {
+pub(in crate::client) struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-pub(super) fn answer(status: u16, body: &Value) -> Play {
+pub(in crate::client) fn answer(status: u16, body: &Value) -> Play {
     Play::page(status, &body.to_string())
 }
 
 /// An address at which nobody listens.
-pub(super) fn unused_address() -> SocketAddr {
+pub(in crate::client) fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 // === impl Play ===
 
 impl Play {
-    pub(super) fn page(status: u16, body: &str) -> Self {
+    pub(in crate::client) fn page(status: u16, body: &str) -> Self {
         Self::Answer(Answer { status, headers: Vec::new(), body: body.to_owned(), missing: 0, then_silent: false })
     }
 
     /// A stream of events, as it goes over the wire.
-    pub(super) fn events(stream: &str) -> Self {
+    pub(in crate::client) fn events(stream: &str) -> Self {
         Self::page(200, stream).header("content-type", "text/event-stream; charset=utf-8")
     }
 
-    pub(super) fn header(self, name: &str, value: &str) -> Self {
+    pub(in crate::client) fn header(self, name: &str, value: &str) -> Self {
         self.change(|answer| answer.headers.push((name.to_owned(), value.to_owned())))
     }
 
     /// The connection ends before the body does.
-    pub(super) fn truncated(self) -> Self {
+    pub(in crate::client) fn truncated(self) -> Self {
         self.truncated_by(5)
     }
 
     /// By so many bytes.
-    pub(super) fn truncated_by(self, missing: usize) -> Self {
+    pub(in crate::client) fn truncated_by(self, missing: usize) -> Self {
         self.change(|answer| answer.missing = missing)
     }
 
     /// The body stops, and the connection stays.
-    pub(super) fn then_silent(self) -> Self {
+    pub(in crate::client) fn then_silent(self) -> Self {
         self.change(|answer| (answer.missing, answer.then_silent) = (5, true))
     }
 
@@ -91,7 +91,7 @@ impl Play {
 // === impl Server ===
 
 impl Server {
-    pub(super) fn play(script: impl IntoIterator<Item = Play, IntoIter: Send + 'static>) -> Self {
+    pub(in crate::client) fn play(script: impl IntoIterator<Item = Play, IntoIter: Send + 'static>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -112,11 +112,11 @@ impl Server {
         Self { address, requests }
     }
 
-    pub(super) fn base_url(&self) -> String {
+    pub(in crate::client) fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(in crate::client) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 }
@@ -168,7 +168,7 @@ impl Request {
         request
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::client) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }

@@ -32,7 +32,14 @@ pub(crate) enum Endpoint {
     /// To an upstream that speaks the image endpoints.
     Images(Address),
     /// To an upstream that speaks `/responses` only.
-    Responses(Address),
+    Responses(Host),
+}
+
+/// An upstream whose text model draws with a tool.
+#[derive(Debug)]
+pub(crate) struct Host {
+    address: Address,
+    model: String,
 }
 
 /// An upstream's address, and what is sent with every call to it. What lets a call in is in the lease.
@@ -123,6 +130,11 @@ impl Account {
         protocol.is_none_or(|protocol| self.endpoint.speaks(protocol))
     }
 
+    /// Whether the request goes there as it is.
+    pub(super) fn is_native(&self, protocol: Option<Protocol>) -> bool {
+        protocol.is_none_or(|protocol| self.endpoint.is_native(protocol))
+    }
+
     /// Whether it is there only because nothing else is.
     pub(super) const fn is_stand_in(&self) -> bool {
         self.stand_in
@@ -186,12 +198,28 @@ impl Kind {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Whether a request of this kind can be made there. The simulator speaks everything.
+    /// Whether a request of this kind can be made there. Images can be made everywhere.
     const fn speaks(&self, protocol: Protocol) -> bool {
-        matches!(
-            (self, protocol),
-            (Self::Simulator, _) | (Self::Images(_), Protocol::Images) | (Self::Responses(_), Protocol::Responses)
-        )
+        matches!((self, protocol), (_, Protocol::Images) | (Self::Simulator | Self::Responses(_), Protocol::Responses))
+    }
+
+    /// Whether a request of this kind goes there as it is, and not by way of a text model.
+    const fn is_native(&self, protocol: Protocol) -> bool {
+        !matches!((self, protocol), (Self::Responses(_), Protocol::Images))
+    }
+
+    /// The address of the upstream, where there is one.
+    pub(crate) const fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Simulator => None,
+            Self::Images(address) => Some(address),
+            Self::Responses(host) => Some(&host.address),
+        }
+    }
+
+    /// Whether one call makes one image, however many are asked for.
+    pub(crate) const fn makes_one(&self) -> bool {
+        matches!(self, Self::Responses(_))
     }
 
     fn new(written: &config::Upstream) -> Self {
@@ -199,8 +227,22 @@ impl Endpoint {
         let address = Address { base: base(&endpoint.base_url), headers: endpoint.headers.clone() };
         match endpoint.protocol {
             Protocol::Images => Self::Images(address),
-            Protocol::Responses => Self::Responses(address),
+            Protocol::Responses => Self::Responses(Host { address, model: endpoint.host_model.clone() }),
         }
+    }
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Where its calls go.
+    pub(crate) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The text model that runs the image tool.
+    pub(crate) fn model(&self) -> &str {
+        &self.model
     }
 }
 

@@ -62,14 +62,17 @@ pub(crate) enum Availability {
     },
     /// Nothing for this group.
     OtherGroup,
-    /// Nothing at the image endpoints.
+    /// Nothing at the endpoint that was asked about.
     OtherProtocol,
 }
 
-/// Every account, the one that would be taken first. Of equals the order may differ from one call to the next.
-pub(super) fn explain(pool: &Pool, group: &str, large: bool) -> Vec<Explained> {
+/// Every account, the one that would be taken first. Of equals the order may differ from one call to the next, but not
+/// for a conversation.
+pub(super) fn explain(pool: &Pool, group: &str, large: bool, session: Option<&str>) -> Vec<Explained> {
     let now = Instant::now();
-    let wanted = Wanted { group: group.to_owned(), protocol: Some(Protocol::Images), large, tried: Vec::new() };
+    let protocol = Some(if session.is_some() { Protocol::Responses } else { Protocol::Images });
+    let session = session.map(|session| session.as_bytes().into());
+    let wanted = Wanted { group: group.to_owned(), protocol, large, session, ..Wanted::default() };
     let inner = pool.lock();
     let mut ranked: Vec<(usize, &Member, Candidate)> = inner
         .members

@@ -10,7 +10,7 @@ use super::Lesson;
 use super::account::{Access, Account};
 use super::cooling::{Cause, Cooling, Moment, REFUSALS, Rest};
 use super::health::{Health, Standing};
-use super::pick::Candidate;
+use super::pick::{Candidate, affinity};
 use super::pool::Wanted;
 use super::rows::State;
 use crate::gateway::store::{AccountChange, Timestamp};
@@ -100,6 +100,8 @@ impl Member {
             paid: self.account.paid(),
             kind: self.account.kind(),
             priority: self.account.priority(),
+            native: self.account.is_native(wanted.protocol),
+            affinity: wanted.session.as_deref().map_or(0, |session| affinity(session, self.account.name())),
             load: self.load(wanted.large),
         }
     }

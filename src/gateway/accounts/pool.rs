@@ -50,6 +50,8 @@ pub(super) struct Wanted {
     /// What the request speaks; nothing where it is no request of a caller.
     pub(super) protocol: Option<Protocol>,
     pub(super) large: bool,
+    /// What names the conversation that it belongs to, where it belongs to one.
+    pub(super) session: Option<Arc<[u8]>>,
     /// The accounts that have had their turn.
     pub(super) tried: Vec<String>,
 }

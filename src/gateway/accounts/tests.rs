@@ -88,6 +88,7 @@ fn endpoint(credentials: Credentials) -> config::Upstream {
     config::Upstream::Api(config::Endpoint {
         base_url: "https://images.example/v1".parse().unwrap(),
         protocol: Protocol::Images,
+        host_model: String::new(),
         credentials,
         headers: http::HeaderMap::new(),
     })

@@ -74,8 +74,13 @@ impl Accounts {
     async fn fetch_one_ahead(&self, keeper: &Arc<Keeper>) {
         // Trouble is no reason to rest: the token that there is may still be good.
         let Err(NoToken::Revoked(code)) = self.tokens.ahead(keeper).await else { return };
-        self.pool.revoked(&keeper.account, code);
-        if let Some(unsaved) = self.pool.unsaved(&keeper.account) {
+        self.put_out(&keeper.account, code).await;
+    }
+
+    /// There will be no token for the account.
+    pub(super) async fn put_out(&self, account: &str, code: &'static str) {
+        self.pool.revoked(account, code);
+        if let Some(unsaved) = self.pool.unsaved(account) {
             self.save_one(&unsaved).await;
         }
     }

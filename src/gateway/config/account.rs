@@ -45,6 +45,8 @@ pub(crate) struct Endpoint {
     pub(crate) base_url: Uri,
     /// Which API it is.
     pub(crate) protocol: Protocol,
+    /// Which text model runs the image tool, where the protocol has one.
+    pub(crate) host_model: String,
     /// What lets a request in.
     pub(crate) credentials: Credentials,
     /// Further headers for each request; secret values are marked as sensitive.

@@ -18,6 +18,8 @@ pub(crate) struct Group {
     pub(crate) deadlines: Deadlines,
     /// What happens when no account can make what was asked for.
     pub(crate) fallback: Fallback,
+    /// Whether the official coding agents get an image tool where they bring none.
+    pub(crate) inject_image_tool: bool,
     /// What may not be asked for.
     pub(crate) filter: Filter,
 }

@@ -7,8 +7,8 @@
 
 mod choice;
 
+pub(super) use choice::{Background, GrantKind, Kind, OutputFormat};
 pub(crate) use choice::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
-pub(super) use choice::{GrantKind, Kind};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,6 +31,9 @@ pub(crate) struct RawConfig {
     /// Where the gateway keeps its data. A relative path starts at the folder of this file. Default: the data folder of
     /// the platform.
     pub(super) data_dir: Option<PathBuf>,
+    /// A folder with `skills.json` and its packages, which is published. A relative path starts at the folder of this file.
+    /// Default: none.
+    pub(super) skills_dir: Option<PathBuf>,
     /// The database, when it is not the SQLite database in `data_dir`; in this version there is no other. Its address can
     /// carry a password, so it is a secret.
     pub(super) database_url: Option<SecretSource>,
@@ -42,8 +45,10 @@ pub(crate) struct RawConfig {
     pub(super) admin_token: Option<SecretSource>,
     /// How long running requests may take to finish once the gateway was asked to stop. Default: `30s`.
     pub(super) drain_timeout: Option<Period>,
-    /// Ids of the text models that `GET /v1/models` lists; the image models need not stand here. Default: `gpt-5.5`.
-    pub(super) models: Option<Vec<String>>,
+    /// Ids of the text models that `GET /v1/models` lists. Default: those that the accounts themselves list.
+    pub(super) text_models: Option<Vec<String>>,
+    /// Image models beside those of the API itself, and what each can be asked for.
+    pub(super) models: Option<Vec<RawImageModel>>,
     /// How long one call to an upstream may take.
     pub(super) deadlines: Option<RawDeadlines>,
     /// What is kept of answers, so that a caller who asks again does not pay again.
@@ -81,6 +86,30 @@ pub(super) struct RawReplay {
     pub(super) max_megabytes: Option<u32>,
 }
 
+/// An image model, and what it can be asked for. A rule that is left out is that of `gpt-image-2`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[schemars(title = "a table with the `id` and the rules of an image model; text models stand in `text_models`")]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawImageModel {
+    /// The id, as requests and the upstream spell it.
+    #[schemars(required)]
+    pub(super) id: Option<String>,
+    /// The sizes, such as `auto` and `1536x1024`. Default: every size that obeys the size rules.
+    pub(super) sizes: Option<Vec<String>>,
+    /// The words for `quality`.
+    pub(super) qualities: Option<Vec<String>>,
+    /// The words for `output_format`.
+    pub(super) formats: Option<Vec<OutputFormat>>,
+    /// The words for `background`.
+    pub(super) backgrounds: Option<Vec<Background>>,
+    /// Images in one request at most, 10 at the very most.
+    pub(super) max_images: Option<u32>,
+    /// Intermediate images in a stream at most, 3 at the very most.
+    pub(super) max_partial_images: Option<u32>,
+    /// Whether `output_compression` below 100 is possible.
+    pub(super) compression: Option<bool>,
+}
+
 /// One upstream account.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -93,6 +122,9 @@ pub(super) struct RawAccount {
     pub(super) kind: Option<Kind>,
     /// Which API the upstream speaks. Default: `images`.
     pub(super) protocol: Option<Protocol>,
+    /// The text model that runs the image tool where an account with the protocol `responses` serves the image endpoints.
+    /// It reads the prompt and is paid for beside the image. Default: `gpt-5.5`.
+    pub(super) host_model: Option<String>,
     /// The address of the upstream with its version, such as `https://api.openai.com/v1`.
     pub(super) base_url: Option<String>,
     /// Allows a `base_url` or `token_url` of plain `http` that leaves this machine: credentials and images then travel
@@ -150,6 +182,9 @@ pub(super) struct RawGroup {
     /// Whether a 3840x2160 image of high quality that fails may be made smaller instead; the answer says what was made.
     /// Default: `off`.
     pub(super) fallback: Option<Fallback>,
+    /// Whether the official coding agents get an image tool put into their requests to `/v1/responses` where they bring
+    /// none; the record says so. Default: `false`.
+    pub(super) inject_image_tool: Option<bool>,
     /// What may not be asked for.
     pub(super) filter: Option<RawFilter>,
 }

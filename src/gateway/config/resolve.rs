@@ -6,6 +6,7 @@
 mod accounts;
 mod endpoint;
 mod groups;
+mod models;
 mod oauth;
 mod secrets;
 
@@ -21,7 +22,6 @@ use super::{Account, CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, Repl
 use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
-const DEFAULT_MODEL: &str = "gpt-5.5";
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 /// An upstream that takes longer to greet is down.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
@@ -132,13 +132,16 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
     let listen = desk.address("listen", LISTEN, |raw| raw.listen.as_ref());
     let deadlines = desk.deadlines();
     let groups = desk.groups(deadlines);
+    let text_models = desk.text_models();
     desk.database();
     let mut config = Config {
         listen: listen.unwrap_or_else(|| Listen::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: desk.address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
         data_dir: desk.data_dir(),
+        skills_dir: desk.skills_dir(),
         drain_timeout: desk.drain_timeout(),
-        models: desk.models(),
+        image_models: desk.image_models(text_models.as_deref()),
+        text_models,
         deadlines,
         accounts: desk.accounts(Some(&groups)),
         groups,
@@ -236,6 +239,11 @@ impl<'a> Desk<'a> {
         })
     }
 
+    fn skills_dir(&mut self) -> Option<PathBuf> {
+        let path = self.layers.written.raw.skills_dir.as_deref()?;
+        Some(self.path("skills_dir", path))
+    }
+
     /// A path of the file starts at the folder of the file, so that every command finds the same data from everywhere.
     fn path(&mut self, setting: &str, path: &Path) -> PathBuf {
         if path.starts_with("~") {
@@ -267,24 +275,6 @@ impl<'a> Desk<'a> {
     fn drain_timeout(&mut self) -> Duration {
         let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
         self.period("drain_timeout", written, Duration::ZERO).unwrap_or(DEFAULT_DRAIN)
-    }
-
-    fn models(&mut self) -> Vec<String> {
-        let Some(models) = &self.layers.written.raw.models else { return vec![DEFAULT_MODEL.to_owned()] };
-        for (index, model) in models.iter().enumerate() {
-            let setting = format!("models[{index}]");
-            self.model(&setting, model);
-            if models[..index].contains(model) {
-                self.wrong(&setting, "stands twice in the list");
-            }
-        }
-        models.clone()
-    }
-
-    fn model(&mut self, setting: &str, model: &str) {
-        if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.wrong(setting, "must be the id of a model, without spaces");
-        }
     }
 
     fn deadlines(&mut self) -> Deadlines {

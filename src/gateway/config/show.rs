@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Account, Config, Credentials, Filter, Grant, Group, Moderation, Oauth, Source, Upstream, duration};
+use super::{
+    Account, Config, Credentials, Filter, Grant, Group, ImageModel, Moderation, Oauth, Protocol, Source, Upstream,
+    duration,
+};
 
 const REDACTED: &str = "[redacted]";
 
@@ -14,6 +17,9 @@ impl Config {
     pub(crate) fn show(&self) -> String {
         let mut page = Page { config: self, text: String::new() };
         page.top();
+        for (index, model) in self.image_models.iter().enumerate() {
+            page.image_model(&format!("models[{index}]"), model);
+        }
         for (index, account) in self.accounts.iter().enumerate() {
             page.account(&format!("accounts[{index}]"), account);
         }
@@ -37,8 +43,13 @@ impl Page<'_> {
             self.line("", "metrics_listen", &quoted(&listen.to_string()));
         }
         self.line("", "data_dir", &quoted(&config.data_dir.display().to_string()));
+        if let Some(folder) = &config.skills_dir {
+            self.line("", "skills_dir", &quoted(&folder.display().to_string()));
+        }
         self.line("", "drain_timeout", &period(config.drain_timeout));
-        self.line("", "models", &list(&config.models));
+        if let Some(models) = &config.text_models {
+            self.line("", "text_models", &list(models));
+        }
         if self.config.master_key.is_some() {
             self.line("", "master_key", &quoted(REDACTED));
         }
@@ -56,12 +67,29 @@ impl Page<'_> {
         self.line("replay", "max_megabytes", &(config.replay.max_bytes >> 20).to_string());
     }
 
+    fn image_model(&mut self, path: &str, model: &ImageModel) {
+        self.header("[[models]]");
+        self.line(path, "id", &quoted(&model.id));
+        if let Some(sizes) = &model.sizes {
+            self.line(path, "sizes", &list(sizes));
+        }
+        self.line(path, "qualities", &list(&model.qualities));
+        self.line(path, "formats", &list(&model.formats));
+        self.line(path, "backgrounds", &list(&model.backgrounds));
+        self.line(path, "max_images", &model.max_images.to_string());
+        self.line(path, "max_partial_images", &model.max_partial_images.to_string());
+        self.line(path, "compression", &model.compression.to_string());
+    }
+
     fn account(&mut self, path: &str, account: &Account) {
         self.header("[[accounts]]");
         self.line(path, "name", &quoted(&account.name));
         self.line(path, "kind", &quoted(account.upstream.kind()));
         if let Upstream::Api(endpoint) = &account.upstream {
             self.line(path, "protocol", &quoted(endpoint.protocol.as_str()));
+            if endpoint.protocol == Protocol::Responses {
+                self.line(path, "host_model", &quoted(&endpoint.host_model));
+            }
             self.line(path, "base_url", &quoted(&endpoint.base_url.to_string()));
             match &endpoint.credentials {
                 Credentials::ApiKey(_) => self.line(path, "api_key", &quoted(REDACTED)),
@@ -102,6 +130,7 @@ impl Page<'_> {
         self.line(path, "standard_deadline", &period(group.deadlines.standard));
         self.line(path, "large_deadline", &period(group.deadlines.large));
         self.line(path, "fallback", &quoted(group.fallback.as_str()));
+        self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
         let Filter { words, patterns, moderation } = &group.filter;
         if words.is_empty() && patterns.is_empty() && moderation.is_none() {
             return;

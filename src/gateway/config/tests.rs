@@ -1,6 +1,7 @@
 //! The settings as an operator meets them: a file, an environment, and either settings or messages.
 
 mod filters;
+mod models;
 mod tokens;
 
 use super::surroundings::fake::Fake;
@@ -14,7 +15,7 @@ listen = "0.0.0.0:9000"
 metrics_listen = "127.0.0.1:9464"
 data_dir = "./data"
 drain_timeout = "1m 30s"
-models = ["gpt-5.5", "gpt-5.5-mini"]
+text_models = ["gpt-5.5", "gpt-5.5-mini"]
 
 [deadlines]
 standard = "2m"
@@ -66,7 +67,7 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
     assert_eq!(config.metrics_listen, None);
     assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
     assert_eq!(config.drain_timeout, Duration::from_secs(30));
-    assert_eq!(config.models, ["gpt-5.5"]);
+    assert_eq!((config.text_models, config.image_models), (None, Vec::new()));
     assert_eq!(config.deadlines.large, Duration::from_secs(300));
     assert_eq!(
         config.groups,
@@ -75,6 +76,7 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
             delivery: Delivery::Report,
             deadlines: config.deadlines,
             fallback: Fallback::Off,
+            inject_image_tool: false,
             filter: Filter::default()
         }]
     );
@@ -208,12 +210,6 @@ fn each_mistake_has_its_own_message() {
     check("deadlines = { connect = \"1ms\" }", &["1:25: `connect` must be from 100ms to 1d"]);
     check("deadlines = { large = \"1s\" }", &["1:23: `large` must not be below `standard`"]);
     check("deadlines = 3", &["1:13: `deadlines` is a whole number but must be a table"]);
-    check("models = \"gpt-5.5\"", &["1:10: `models` is a string but must be a list"]);
-    check("models = [\"a\", 1]", &["1:16: `models[1]` is a whole number but must be a string"]);
-    check(
-        "models = [\"a\", \"a\", \"b c\"]",
-        &["1:16: `models[1]` stands twice in the list", "1:21: `models[2]` must be the id of a model, without spaces"],
-    );
     check("listen = \"h:1\"\nmetrics_listen = \"h:1\"", &["2:18: `metrics_listen` is the same as `listen`"]);
     check(
         "data_dir = \"~/data\"",

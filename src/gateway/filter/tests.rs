@@ -16,6 +16,7 @@ fn group(name: &str, filter: Filter) -> Group {
         delivery: Delivery::Report,
         deadlines: Deadlines { connect: second, standard: second, large: second },
         fallback: Fallback::Off,
+        inject_image_tool: false,
         filter,
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn named(work: Arc<Work>) -> Result<Made, Error> {
 /// anew, on a task of its own, so that what is paid for is there for such a retry.
 pub(super) async fn adoptable(work: Arc<Work>) -> Result<Made, Error> {
     let replay = work.gateway.replay();
-    if work.ask.is_retry()
+    if work.ask.may_be_retry()
         && let Some(follower) = replay.adopt(&work.caller, &work.job).await
     {
         return follow(follower).await.map(Made::replayed);

@@ -9,6 +9,10 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const FALLBACK: &str = "x-imagate-fallback";
 /// The official clients count their own retries in it, from 0.
 const RETRY_COUNT: &str = "x-stainless-retry-count";
+/// The image tool of Codex repeats a call up to four times without saying so, but names the turn that it belongs to.
+const TURN: &str = "x-codex-image-turn-id";
+/// A longer value names no turn.
+const TURN_MAX: usize = 256;
 /// The longest key.
 #[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
 const KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
@@ -22,6 +26,8 @@ pub(crate) struct Ask {
     pub(super) idempotency_key: Option<String>,
     /// How often the client has tried before, where it says so.
     pub(super) retry: Option<u32>,
+    /// The turn of an agent that may have sent this request before, in the same turn, without saying so.
+    pub(super) turn: Option<String>,
     /// Whether a lesser image is rather wanted than none; `None` leaves it to the group.
     pub(super) fallback: Option<bool>,
 }
@@ -40,13 +46,14 @@ impl Ask {
             idempotency_key: idempotency_key(headers)?,
             // Not ours: what cannot be read says nothing.
             retry: headers.get(RETRY_COUNT).and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok()),
+            turn: turn(headers),
             fallback: fallback(headers)?,
         })
     }
 
-    /// Whether the client says that it has sent this request before.
-    pub(super) fn is_retry(&self) -> bool {
-        self.retry.is_some_and(|count| count > 0)
+    /// Whether the client has sent this request before, as it says or as its kind does.
+    pub(super) fn may_be_retry(&self) -> bool {
+        self.turn.is_some() || self.retry.is_some_and(|count| count > 0)
     }
 }
 
@@ -67,6 +74,12 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rejection> {
         }
         Some(text) => Ok(Some(text.to_owned())),
     }
+}
+
+/// Not ours: what is no name says nothing.
+fn turn(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(TURN)?.to_str().ok()?;
+    (1..=TURN_MAX).contains(&text.len()).then(|| text.to_owned())
 }
 
 fn fallback(headers: &HeaderMap) -> Result<Option<bool>, Rejection> {
@@ -112,8 +125,17 @@ mod tests {
             read(&[("idempotency-key", " k-1 "), ("x-stainless-retry-count", "2"), ("x-imagate-fallback", "off")])
                 .expect("all of it is legal");
         assert_eq!((ask.idempotency_key.as_deref(), ask.retry, ask.fallback), (Some("k-1"), Some(2), Some(false)));
-        assert!(ask.is_retry());
-        assert!(!read(&[("x-stainless-retry-count", "0")]).expect("legal").is_retry());
+        assert!(ask.may_be_retry());
+        assert!(!read(&[("x-stainless-retry-count", "0")]).expect("legal").may_be_retry());
+    }
+
+    #[test]
+    fn a_turn_of_an_agent_is_known_by_its_name() {
+        let ask = read(&[(TURN, "turn-1")]).expect("legal");
+        assert_eq!((ask.turn.as_deref(), ask.may_be_retry()), (Some("turn-1"), true));
+        for nothing in ["", &"t".repeat(TURN_MAX + 1)] {
+            assert!(!read(&[(TURN, nothing)]).expect("legal").may_be_retry(), "{nothing}");
+        }
     }
 
     #[test]

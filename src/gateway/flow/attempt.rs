@@ -5,30 +5,34 @@
 //! caller asked for it, a job that failed without any image is made again one step further down the ladder.
 
 use std::pin::{Pin, pin};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::Utc;
 use tokio::time::Instant;
 
-use super::{ladder, outcome};
+use super::call::{self, Lost};
+use super::{ladder, outcome, parts};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::accounts::{Again, Lease, NoLease};
 use crate::gateway::keys::Caller;
-use crate::gateway::ledger::OpenRecord;
-use crate::gateway::relay::{self, Asked, Limits, NoProof, Proven, Told, Usage, prove, prove_response};
-use crate::gateway::rules::{Job, ResponseJob, Task};
-use crate::gateway::upstream::{Cause, Class, Failure, error_in_answer};
+use crate::gateway::ledger::{Call, OpenRecord};
+use crate::gateway::relay::{self, Proven, Usage};
+use crate::gateway::rules::{Job, Task};
+use crate::gateway::upstream::{Class, Failure};
 use crate::tables;
 
 /// Calls for one request that were not simply turned away (ours): clients multiply this by their own retries.
 const BUDGET: usize = 4;
 
-/// An attempt that gave an image, and the place it still holds.
+/// An attempt that gave an image, and the place it still holds; where several calls gave one each, none is held any more.
 pub(super) struct Won {
     pub(super) proven: Proven,
-    pub(super) lease: Lease,
+    pub(super) lease: Option<Lease>,
     pub(super) simulated: bool,
+    /// Of several calls, those that gave none.
+    pub(super) missing: u32,
     /// What was made instead of what was asked for, where the ladder was taken.
     pub(super) lowered: Option<Job>,
 }
@@ -51,27 +55,27 @@ pub(super) enum Unmade {
 }
 
 /// The ends of all patience, whatever a single attempt may take.
-struct Terms {
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
     /// One call may take so long.
-    patience: Duration,
+    pub(super) patience: Duration,
     /// The answer must have begun: clients give up without headers.
-    head: Instant,
+    pub(super) head: Instant,
     /// The answer must be complete.
-    end: Instant,
+    pub(super) end: Instant,
 }
 
-/// An attempt that gave none, and the tokens that were charged all the same.
-struct Lost {
-    failure: Failure,
-    usage: Option<Usage>,
-}
+/// The record, into which calls write that are under way at once.
+pub(super) struct Sheet<'a>(Mutex<&'a mut OpenRecord>);
 
 /// Everything that failed so far, and why nobody else was asked.
 #[derive(Default)]
-struct History {
-    failures: Vec<Failure>,
+pub(super) struct History {
+    pub(super) failures: Vec<Failure>,
     /// The accounts that are left rest or are taken.
-    shut: Option<NoLease>,
+    pub(super) shut: Option<NoLease>,
+    /// Tokens that were charged although there is no image: that is what the record is for.
+    pub(super) usage: Option<Usage>,
 }
 
 /// Tries accounts until one gives an image, and then the steps of the ladder. `abandoned` resolves when nobody wants the
@@ -86,40 +90,65 @@ pub(super) async fn run(
     let mut abandoned = pin!(abandoned);
     let mut lowered: Option<Job> = None;
     let mut history = History::default();
+    let sheet = Sheet::new(record);
     loop {
         let task = lowered.as_ref().map_or(asked, Task::from);
-        let mut step = Step { asker, task, terms: Terms::of(asker, task, begun), history: &mut history };
-        if let Some((proven, lease, simulated)) = step.take(record, abandoned.as_mut()).await? {
-            return Ok(Won { proven, lease, simulated, lowered });
+        let mut step = Step { asker, task, part: false, terms: Terms::of(asker, task, begun), history: &mut history };
+        match (step.take(&sheet, None, abandoned.as_mut()).await?, task) {
+            (Took::Begun { proven, lease, simulated, .. }, _) => {
+                return Ok(Won { proven, lease: Some(lease), simulated, missing: 0, lowered });
+            }
+            (Took::Each(lease), Task::Images(job)) => {
+                if let Some(won) = Box::pin(parts::make(&mut step, job, &sheet, lease)).await {
+                    return Ok(Won { lowered, ..won });
+                }
+            }
+            (Took::Each(_) | Took::Nothing, _) => {}
         }
         let below = match task {
             Task::Images(job) if asker.fallback && history.may_step_down() => ladder::below(job),
             Task::Images(_) | Task::Response(_) => None,
         };
-        let Some(below) = below else { return Err(history.end()) };
+        let Some(below) = below else {
+            sheet.note(|record| history.usage.into_iter().for_each(|usage| record.set_usage(outcome::usage(usage))));
+            return Err(history.end());
+        };
         tracing::info!(to = ladder::name(&below), "no account made the image: one step down the ladder");
         lowered = Some(below);
     }
 }
 
 /// One step of the ladder.
-struct Step<'a> {
-    asker: Asker<'a>,
-    task: Task<'a>,
-    terms: Terms,
-    history: &'a mut History,
+pub(super) struct Step<'a> {
+    pub(super) asker: Asker<'a>,
+    pub(super) task: Task<'a>,
+    /// It makes one image of several.
+    pub(super) part: bool,
+    pub(super) terms: Terms,
+    pub(super) history: &'a mut History,
+}
+
+/// What a step came to.
+pub(super) enum Took {
+    /// An image has begun.
+    Begun { proven: Proven, lease: Lease, call: Call, simulated: bool },
+    /// This account makes one image a call, and several are asked for: nothing was sent yet.
+    Each(Lease),
+    /// No account may be asked any more.
+    Nothing,
 }
 
 // === impl Step ===
 
 impl Step<'_> {
-    /// Accounts in the order of the choice, until one gives an image or none may be asked.
-    async fn take(
+    /// Accounts in the order of the choice, the one that is `kept` first, until one gives an image or none may be asked.
+    pub(super) async fn take(
         &mut self,
-        record: &mut OpenRecord,
+        sheet: &Sheet<'_>,
+        mut kept: Option<Lease>,
         mut abandoned: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Option<(Proven, Lease, bool)>, Unmade> {
-        let (mut tried, mut kept) = (Vec::new(), None);
+    ) -> Result<Took, Unmade> {
+        let mut tried = Vec::new();
         loop {
             let lease = match kept.take() {
                 Some(lease) => Ok(lease),
@@ -129,20 +158,24 @@ impl Step<'_> {
                 Ok(lease) => lease,
                 Err(none) => {
                     self.history.shut = Some(none);
-                    return Ok(None);
+                    return Ok(Took::Nothing);
                 }
             };
-            record.begin_attempt(lease.account().name());
-            let lost = match one(self.asker.gateway, &lease, self.task, &self.terms).await {
+            if lease.endpoint().makes_one() && matches!(self.task, Task::Images(job) if job.count() > 1) {
+                return Ok(Took::Each(lease));
+            }
+            let call = sheet.note(|record| record.begin_attempt(lease.account().name()));
+            let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, self.part, &self.terms));
+            let lost = match made.await {
                 Ok((proven, simulated)) => {
-                    record.end_attempt(None, Some(200));
-                    return Ok(Some((proven, lease, simulated)));
+                    sheet.note(|record| record.end_attempt(call, None, Some(200)));
+                    return Ok(Took::Begun { proven, lease, call, simulated });
                 }
                 Err(lost) => lost,
             };
-            let again = self.learn(record, &lease, lost).await;
+            let again = self.learn(sheet, call, &lease, lost).await;
             if !self.history.may_try_again() {
-                return Ok(None);
+                return Ok(Took::Nothing);
             }
             match again {
                 Again::Same => kept = Some(lease),
@@ -169,13 +202,24 @@ impl Step<'_> {
     }
 
     /// What a failed attempt says to the record, to its account and to the attempts after it.
-    async fn learn(&mut self, record: &mut OpenRecord, lease: &Lease, lost: Lost) -> Again {
-        record.end_attempt(Some(outcome::class(lost.failure.class)), lost.failure.status);
-        // Tokens were charged although there is no image: that is what the record is for.
-        lost.usage.into_iter().for_each(|usage| record.set_usage(outcome::usage(usage)));
+    pub(super) async fn learn(&mut self, sheet: &Sheet<'_>, call: Call, lease: &Lease, lost: Lost) -> Again {
+        let (class, status) = (outcome::class(lost.failure.class), lost.failure.status);
+        sheet.note(|record| record.end_attempt(call, Some(class), status));
         let again = self.asker.gateway.accounts().learn(lease, outcome::lesson(&lost.failure)).await;
-        self.history.failures.push(lost.failure);
+        self.history.add(lost);
         again
+    }
+}
+
+// === impl Sheet ===
+
+impl<'a> Sheet<'a> {
+    fn new(record: &'a mut OpenRecord) -> Self {
+        Self(Mutex::new(record))
+    }
+
+    pub(super) fn note<T>(&self, note: impl FnOnce(&mut OpenRecord) -> T) -> T {
+        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -201,6 +245,11 @@ impl Terms {
 // === impl History ===
 
 impl History {
+    pub(super) fn add(&mut self, lost: Lost) {
+        self.usage = relay::sum(self.usage, lost.usage);
+        self.failures.push(lost.failure);
+    }
+
     /// The money rules: class N on another account, class F on one other, X and R never; all of it within the budget.
     fn may_try_again(&self) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
@@ -234,70 +283,10 @@ impl History {
     }
 }
 
-/// One call, until an image has begun.
-async fn one(gateway: &Gateway, lease: &Lease, task: Task<'_>, terms: &Terms) -> Result<(Proven, bool), Lost> {
-    let patience = terms.patience;
-    let first_byte = terms.head.min(Instant::now() + patience);
-    let reply = gateway.upstream().send(lease, task, first_byte).await?;
-    // Who waits less for a whole image waits no longer for the rest of one.
-    let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(patience);
-    let limits = Limits { idle, event_idle: patience, until: terms.end };
-    let simulated = reply.simulated;
-    let proven = match task {
-        Task::Images(job) => prove(reply.body, asked(job), limits).await,
-        Task::Response(job) => prove_response(reply.body, told(job), limits).await,
-    };
-    proven.map(|proven| (proven, simulated)).map_err(no_proof)
-}
-
-/// An answer without an image: what that means.
-fn no_proof(no_proof: NoProof) -> Lost {
-    let ambiguous = |cause| Lost::from(Failure { class: Class::X, cause, status: Some(200) });
-    match no_proof {
-        NoProof::Ended(without) => {
-            let usage = without.members.get("usage").and_then(relay::usage).filter(|usage| usage.total > 0);
-            Lost { failure: error_in_answer(&without.members, without.something), usage }
-        }
-        NoProof::Malformed => ambiguous(Cause::NoImage),
-        NoProof::Broken => ambiguous(Cause::Broken),
-        NoProof::Timeout => ambiguous(Cause::Timeout),
-    }
-}
-
-impl From<Failure> for Lost {
-    fn from(failure: Failure) -> Self {
-        Self { failure, usage: None }
-    }
-}
-
-fn told(job: &ResponseJob) -> Told {
-    Told { model: job.model().to_owned(), stream: job.stream(), now: job.received().timestamp() }
-}
-
-fn asked(job: &Job) -> Asked {
-    let quality = match job.quality() {
-        Some("low") => Some("low"),
-        Some("medium") => Some("medium"),
-        Some("high") => Some("high"),
-        _ => None,
-    };
-    Asked {
-        model: job.model().to_owned(),
-        prompt: job.prompt().to_owned(),
-        count: usize::try_from(job.count()).unwrap_or(1),
-        partials: job.partials(),
-        events: job.events(),
-        stream: job.stream(),
-        quality,
-        size: job.size().exact().map(|size| size.to_string()),
-        output_format: job.format().as_str(),
-        now: job.received().timestamp(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::upstream::Cause;
 
     fn after(classes: &[(Class, Option<u16>)]) -> History {
         let failure = |&(class, status): &(Class, Option<u16>)| Failure { class, cause: Cause::Failed, status };

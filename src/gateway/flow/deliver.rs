@@ -8,7 +8,6 @@ use tracing::Instrument as _;
 
 use super::attempt::{Asker, Unmade};
 use super::made::Made;
-use super::screen::Words;
 use super::{Ask, again, attempt, ladder, outcome, screen};
 use crate::error::{Code, Error, Fault};
 use crate::gateway::Gateway;
@@ -59,7 +58,9 @@ pub(super) struct Terms {
 ///
 /// What the money rules make of the failed attempts.
 pub(super) async fn deliver(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, job: Job) -> Result<Made, Error> {
-    let work = Arc::new(Work { gateway: Arc::clone(gateway), caller, ask, job: Arc::new(job) });
+    // A name of its own says all of what is the same request.
+    let turn = ask.turn.clone().filter(|_| ask.idempotency_key.is_none());
+    let work = Arc::new(Work { gateway: Arc::clone(gateway), caller, ask, job: Arc::new(job.within(turn)) });
     if work.ask.idempotency_key.is_some() {
         return again::named(work).await;
     }
@@ -79,8 +80,7 @@ pub(super) async fn begin(work: &Arc<Work>, abandoned: impl Future<Output = ()>)
 }
 
 async fn make(work: &Arc<Work>, mut record: OpenRecord, abandoned: impl Future<Output = ()>) -> Result<Made, Error> {
-    let words = Words { all: work.job.prompt(), prompt: work.job.prompt() };
-    if let Err(error) = screen::check(&work.gateway, work.caller.group_name(), words).await {
+    if let Err(error) = screen::check(&work.gateway, work.caller.group_name(), work.job.prompt()).await {
         settle(record, outcome::failed(&error, None)).await;
         return Err(error);
     }
@@ -103,7 +103,10 @@ async fn make(work: &Arc<Work>, mut record: OpenRecord, abandoned: impl Future<O
     let (made, first) = (won.lowered.as_ref().unwrap_or(&work.job), won.proven.first());
     let verdict = first.map_or(Verdict::Unknown, |facts| judge(made, facts));
     let refused = verdict == Verdict::Mismatch && work.gateway.delivery(work.caller.group_name()) == Delivery::Fail;
-    let headers = headers(won.simulated, first, verdict, fallback);
+    let mut headers = headers(won.simulated, first, verdict, fallback);
+    if won.missing > 0 {
+        headers.insert("x-imagate-missing".to_owned(), won.missing.to_string());
+    }
     let terms = Terms {
         gateway: Arc::clone(&work.gateway),
         asked: usize::try_from(work.job.count()).unwrap_or(1),
@@ -181,6 +184,7 @@ impl Work {
             user: caller.user().clone(),
             key: caller.key().clone(),
             end_user: job.end_user().map(str::to_owned),
+            injected_tool: false,
         };
         tracing::debug!(key = %caller.public_id(), size = %job.size(), n = job.count(), "a job begins");
         open(&self.gateway, draft).await
@@ -202,11 +206,18 @@ fn judge(job: &Job, facts: Facts) -> Verdict {
 }
 
 /// The outcome, durable before the caller's last byte. The place is given back first: the upstream is done.
-pub(super) fn close(mut record: OpenRecord, lease: Lease, ending: Ending, summary: Summary, terms: Terms) -> Closing {
+pub(super) fn close(
+    mut record: OpenRecord,
+    lease: Option<Lease>,
+    ending: Ending,
+    summary: Summary,
+    terms: Terms,
+) -> Closing {
     let Terms { gateway, asked, refused, span, work } = terms;
     let closing = async move {
-        gateway.accounts().learn(&lease, taught(ending)).await;
-        drop(lease);
+        if let Some(lease) = lease {
+            gateway.accounts().learn(&lease, taught(ending)).await;
+        }
         summary.delivered.iter().for_each(|facts| record.add_delivered(delivered(facts.as_ref())));
         if let Some(counted) = summary.usage {
             record.set_usage(outcome::usage(counted));

@@ -9,7 +9,6 @@ use super::{Ask, Made};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
-use crate::gateway::rules;
 use crate::gateway::spool::EditForm;
 
 /// `POST /v1/images/edits`. The files of the form live as long as the job: every attempt can send them again.
@@ -23,6 +22,6 @@ pub(crate) async fn edit_image(
     ask: Ask,
     form: EditForm,
 ) -> Result<Made, Error> {
-    let job = rules::edit(form, Utc::now())?;
+    let job = gateway.image_models().edit(form, Utc::now())?;
     deliver(gateway, caller, ask, job).await
 }

@@ -9,7 +9,6 @@ use super::{Ask, Made};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
-use crate::gateway::rules;
 
 /// `POST /v1/images/generations`.
 ///
@@ -17,6 +16,6 @@ use crate::gateway::rules;
 ///
 /// Before anything is spent: what breaks a rule. After that: what the money rules make of the failed attempts.
 pub(crate) async fn create_image(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, body: &[u8]) -> Result<Made, Error> {
-    let job = rules::generation(body, Utc::now())?;
+    let job = gateway.image_models().generation(body, Utc::now())?;
     deliver(gateway, caller, ask, job).await
 }

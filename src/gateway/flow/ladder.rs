@@ -10,13 +10,13 @@ use crate::image::Size;
 const WIDE: (Size, Size) = (size(3840, 2160), size(1536, 1024));
 const UPRIGHT: (Size, Size) = (size(2160, 3840), size(1024, 1536));
 
-/// The next step down, where the ladder has one.
+/// The next step down, where the ladder has one and the model allows it.
 pub(super) fn below(job: &Job) -> Option<Job> {
     let asked = job.size().exact()?;
     let (_, lower) = [WIDE, UPRIGHT].into_iter().find(|(large, _)| *large == asked)?;
     match job.quality() {
-        Some("high") => Some(job.lowered(asked, "medium")),
-        Some("medium") => Some(job.lowered(lower, "medium")),
+        Some("high") => job.lowered(asked, "medium"),
+        Some("medium") => job.lowered(lower, "medium"),
         _ => None,
     }
 }

@@ -1,44 +1,51 @@
-//! The models: text models as configured; the image models are retrievable although the list omits them.
+//! The models: text models as the catalogue has them; the image models are retrievable although the list omits them.
 
 use crate::error::{Error, Missing};
 use crate::gateway::Gateway;
-use crate::tables::{IMAGE_GENERATION_FIELDS, Kind, field};
+use crate::gateway::catalog::TextModel;
+use crate::gateway::keys::Caller;
 use crate::wire::types;
 
 /// The day the service began to serve models, in Unix seconds: clients only need a number here.
 const CREATED: i64 = 1_776_729_600;
 const OWNER: &str = "imagate";
 
-/// `GET /v1/models`. Its order is that of the configuration.
-pub(crate) fn list_models(gateway: &Gateway) -> types::ModelList {
-    let data = gateway.models().iter().map(|id| model(id)).collect();
+/// `GET /v1/models`, in a stable order.
+pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::ModelList {
+    let data = text_models(gateway, caller).await.into_iter().map(text_model).collect();
     types::ModelList { object: types::ListObject::List, data, extra: serde_json::Map::new() }
 }
 
-/// `GET /v1/models/{model}`.
+/// `GET /v1/models/{model}`. Nobody is asked about an image model.
 ///
 /// # Errors
 ///
 /// 404 for an id that is not served.
-pub(crate) fn retrieve_model(gateway: &Gateway, id: &str) -> Result<types::Model, Error> {
-    let known = gateway.models().iter().any(|model| model == id) || image_models().contains(&id);
-    if known { Ok(model(id)) } else { Err(Error::NotFound(Missing::Model(id.to_owned()))) }
-}
-
-/// The ids that the document allows in a generation.
-fn image_models() -> &'static [&'static str] {
-    match field(IMAGE_GENERATION_FIELDS, "model").map(|field| field.kind) {
-        Some(Kind::Choice(ids)) => ids,
-        _ => &[],
+pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str) -> Result<types::Model, Error> {
+    if gateway.image_models().contains(id) {
+        return Ok(model(id.to_owned(), None, None));
     }
+    let found = text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
+    found.map(text_model).ok_or_else(|| Error::NotFound(Missing::Model(id.to_owned())))
 }
 
-fn model(id: &str) -> types::Model {
+/// An upstream lists image models too, and maybe those that the operator has added.
+async fn text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
+    let mut models = gateway.catalog().of_group(caller.group_name()).await;
+    models.retain(|model| !gateway.image_models().contains(&model.id));
+    models
+}
+
+fn text_model(found: TextModel) -> types::Model {
+    model(found.id, found.created, found.owned_by)
+}
+
+fn model(id: String, created: Option<i64>, owned_by: Option<String>) -> types::Model {
     types::Model {
-        id: id.to_owned(),
+        id,
         object: types::ModelObject::Model,
-        created: CREATED,
-        owned_by: OWNER.to_owned(),
+        created: created.unwrap_or(CREATED),
+        owned_by: owned_by.unwrap_or_else(|| OWNER.to_owned()),
         shutdown_date: None,
         extra: serde_json::Map::new(),
     }

@@ -3,7 +3,6 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use chrono::Utc;
 use http::HeaderMap;
 use tracing::Instrument as _;
@@ -11,15 +10,15 @@ use tracing::Instrument as _;
 use super::attempt::{Asker, Unmade, Won};
 use super::deliver::{self, Terms, Verdict};
 use super::made::Made;
-use super::screen::{self, Words};
-use super::{attempt, outcome};
+use super::{attempt, outcome, screen};
 use crate::error::{Error, Fault};
 use crate::gateway::Gateway;
 use crate::gateway::config::Delivery;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Draft, OpenRecord, Outcome};
 use crate::gateway::relay::RelayBody;
-use crate::gateway::rules::{self, ImageTool, ResponseJob, Task};
+use crate::gateway::rules::{ImageTool, ResponseJob, Task};
+use crate::gateway::spool::Kept;
 use crate::image::Facts;
 
 /// `POST /v1/responses`. A plain one goes on when its caller leaves, one of events ends with its caller, as everywhere.
@@ -32,14 +31,17 @@ pub(crate) async fn create_response(
     caller: Caller,
     request_id: &str,
     headers: &HeaderMap,
-    body: Bytes,
+    body: Kept,
 ) -> Result<Made, Error> {
-    let job = rules::response(body, headers, Utc::now())?;
-    tracing::debug!(key = %caller.public_id(), images = job.tool().is_some(), "a response begins");
+    let job = gateway.image_models().response(body, headers, Utc::now())?;
+    let injects = gateway.injects_tool(caller.group_name()) && job.lacks_tool();
+    let job = if injects { job.with_tool() } else { job };
+    tracing::debug!(key = %caller.public_id(), images = job.tool().is_some(), injects, "a response begins");
     let mut record = deliver::open(gateway, draft(gateway, &caller, request_id, &job)).await?;
     if job.stream() {
         record.when_dropped(Outcome::cancelled());
-        return make(Arc::clone(gateway), caller, job, record).await;
+        // In a box: it is the larger part of what a request holds while it waits.
+        return Box::pin(make(Arc::clone(gateway), caller, job, record)).await;
     }
     let work = make(Arc::clone(gateway), caller, job, record).in_current_span();
     tokio::runtime::Handle::current().spawn(work).await.unwrap_or_else(|error| {
@@ -86,9 +88,8 @@ async fn attempts(
     record: &mut OpenRecord,
 ) -> Result<Won, Unmade> {
     if job.tool().is_some() {
-        let (all, prompt) = (job.texts(), job.prompt());
-        let words = Words { all: &all, prompt: &prompt };
-        screen::check(gateway, caller.group_name(), words).await.map_err(|error| Unmade::Failed(error, None))?;
+        let checked = screen::check_task(gateway, caller.group_name(), job).await;
+        checked.map_err(|error| Unmade::Failed(error, None))?;
     }
     let asker = Asker { gateway, caller, fallback: false };
     attempt::run(asker, Task::from(job), record, pending()).await
@@ -116,5 +117,6 @@ fn draft(gateway: &Gateway, caller: &Caller, request_id: &str, job: &ResponseJob
         user: caller.user().clone(),
         key: caller.key().clone(),
         end_user: job.end_user().map(str::to_owned),
+        injected_tool: job.injected(),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dropshot::{Body, HttpCodedResponse, HttpError, RequestContext, ServerContext};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use schemars::JsonSchema;
@@ -98,6 +98,9 @@ pub(super) fn refusal(error: &Error) -> Response<Bytes> {
     headers.insert(SHOULD_RETRY, HeaderValue::from_static(if error.should_retry() { "true" } else { "false" }));
     if let Some(seconds) = error.retry_after() {
         headers.insert(RETRY_AFTER, seconds.into());
+    }
+    if let Some(codings) = error.accept_encoding() {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(codings));
     }
     if error.code() == Code::InvalidApiKey {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

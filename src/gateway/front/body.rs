@@ -1,8 +1,9 @@
 //! Bodies that are read only against a `Caller` or an `Operator`, under a limit and a deadline.
 
 use std::future::poll_fn;
+use std::io;
 use std::marker::PhantomData;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,16 +13,19 @@ use dropshot::{
     ApiEndpointBodyContentType, Body, ExclusiveExtractor, ExtractorMetadata, HttpError, RequestContext, ServerContext,
     TypedBody,
 };
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Body as _;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use tokio::task::consume_budget;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::coding::Unpacker;
 use super::unread::Unread;
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::console::Operator;
 use crate::gateway::keys::Caller;
+use crate::gateway::spool::{Kept, Spool};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// A body must come at this rate, averaged over this window, from its first byte on.
@@ -43,11 +47,14 @@ pub(crate) struct JsonBody<T> {
     described: PhantomData<fn() -> T>,
 }
 
-/// A body on its way: counted, and held to its rate.
+/// A body on its way: unpacked, counted, and held to its rate.
 pub(super) struct Arriving {
     body: Body,
+    unpacker: Option<Unpacker>,
+    /// As much may come, and as much may come out of it.
     most: u64,
     received: u64,
+    unpacked: u64,
     begun: Instant,
     alarm: Pin<Box<Sleep>>,
     /// The word for a body that does not arrive.
@@ -66,17 +73,35 @@ impl<T> JsonBody<T> {
     ///
     /// # Errors
     ///
-    /// 415 for what is no JSON or is compressed, 413 above the limit, 400 when it does not arrive.
+    /// 415 for what is no JSON or is packed in an unknown way, 413 above the limit, 400 when it does not arrive whole.
     pub(crate) async fn read(self, _ticket: &impl Ticket) -> Result<Bytes, Error> {
-        if !is_json(content_type(&self.request)) {
-            return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
-        }
-        let mut arriving = Arriving::new(self.request, self.most as u64, Reason::InvalidJson)?;
+        let mut arriving = self.arriving()?;
         let mut read = BytesMut::new();
         while let Some(data) = arriving.data().await? {
             read.extend_from_slice(&data);
         }
         Ok(read.freeze())
+    }
+
+    /// Reads a body that may be large: what is more than a little goes to the spool as it comes.
+    ///
+    /// # Errors
+    ///
+    /// As [`JsonBody::read`], and 503 when the disk does not take it.
+    pub(crate) async fn keep(self, _ticket: &impl Ticket, spool: &Spool) -> Result<Kept, Error> {
+        let mut arriving = self.arriving()?;
+        let mut keeper = spool.keeper();
+        while let Some(data) = arriving.data().await? {
+            keeper.write(&data).map_err(|error| no_room(&error))?;
+        }
+        keeper.finish().map_err(|error| no_room(&error))
+    }
+
+    fn arriving(self) -> Result<Arriving, Error> {
+        if !is_json(content_type(&self.request)) {
+            return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
+        }
+        Arriving::new(self.request, self.most as u64, Reason::InvalidJson)
     }
 }
 
@@ -87,14 +112,10 @@ impl Arriving {
     ///
     /// # Errors
     ///
-    /// 415 for what is compressed, 413 for what is announced above the limit.
+    /// 415 for what is packed in an unknown way, 413 for what is announced above the limit.
     pub(super) fn new(request: hyper::Request<Body>, most: u64, broken: Reason) -> Result<Self, Error> {
         let headers = request.headers();
-        if headers.get_all(CONTENT_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-            return Err(Error::UnsupportedMedia(
-                "Compressed request bodies are not read here; send the body without 'Content-Encoding'.".to_owned(),
-            ));
-        }
+        let unpacker = Unpacker::of(headers)?;
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok());
         if announced.is_some_and(|length: u64| length > most) {
@@ -102,20 +123,50 @@ impl Arriving {
         }
         let begun = Instant::now();
         let alarm = Box::pin(sleep_until(begun + WINDOW));
-        Ok(Self { body: request.into_body(), most, received: 0, begun, alarm, broken })
+        Ok(Self { body: request.into_body(), unpacker, most, received: 0, unpacked: 0, begun, alarm, broken })
     }
 
     /// The next bytes; nothing at the end.
     ///
     /// # Errors
     ///
-    /// 413 above the limit, 400 when the body breaks off or comes too slowly.
+    /// 413 above the limit, 400 when the body breaks off, comes too slowly or cannot be unpacked.
     pub(super) async fn data(&mut self) -> Result<Option<Bytes>, Error> {
         poll_fn(|cx| self.poll_data(cx)).await.transpose()
     }
 
     /// As [`Arriving::data`].
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        loop {
+            if let Some(piece) = ready!(self.poll_unpack(cx)) {
+                return Poll::Ready(Some(piece));
+            }
+            let data = match ready!(self.poll_come(cx)) {
+                Some(Ok(data)) => data,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    let rest = self.unpacker.take().map_or(Ok(None), Unpacker::finish);
+                    return Poll::Ready(self.come_out(rest).transpose());
+                }
+            };
+            match &mut self.unpacker {
+                None => return Poll::Ready(Some(Ok(data))),
+                Some(unpacker) => unpacker.feed(data),
+            }
+        }
+    }
+
+    /// The next bytes that come out of what has come; nothing where more must come first.
+    fn poll_unpack(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        let Some(unpacker) = &mut self.unpacker else { return Poll::Ready(None) };
+        // Much can come out of little: the others have their turn in between.
+        ready!(pin!(consume_budget()).poll(cx));
+        let piece = unpacker.next();
+        Poll::Ready(self.come_out(piece).transpose())
+    }
+
+    /// The next bytes as they come.
+    fn poll_come(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -130,6 +181,16 @@ impl Arriving {
                 },
             }
         }
+    }
+
+    /// What has come out of the packing, and what that means.
+    fn come_out(&mut self, piece: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
+        let piece = piece.map_err(|_| {
+            let message = "The request body is not what its header 'Content-Encoding' says, or it is damaged.";
+            Error::from(Rejection::whole(self.broken, message))
+        })?;
+        self.unpacked += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        if self.unpacked > self.most { Err(too_large(self.most)) } else { Ok(piece) }
     }
 
     /// Ready when the alarm has rung: an error if the body is late, and nothing if it has earned more time meanwhile.
@@ -163,6 +224,12 @@ pub(super) fn content_type(request: &hyper::Request<Body>) -> &str {
 pub(super) fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
+}
+
+/// The disk did not take it. The caller has done nothing wrong, and a repeat may go well.
+pub(super) fn no_room(error: &io::Error) -> Error {
+    tracing::error!(%error, "an upload could not be written to the spool");
+    Error::Unavailable
 }
 
 fn too_large(most: u64) -> Error {

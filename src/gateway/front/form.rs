@@ -20,7 +20,7 @@ use dropshot::{
     ServerContext,
 };
 
-use super::body::{Arriving, content_type, is_json};
+use super::body::{Arriving, content_type, is_json, no_room};
 use super::unread::Unread;
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::keys::Caller;
@@ -55,7 +55,7 @@ impl EditBody {
     ///
     /// # Errors
     ///
-    /// 415 for another content type or a compressed body, 413 above a limit as soon as it is passed, 400 for a form that
+    /// 415 for another content type or an unknown content encoding, 413 above a limit as soon as it is passed, 400 for a form that
     /// cannot be read or does not arrive, 503 when the disk does not take an image.
     pub(crate) async fn read(self, _ticket: &Caller, spool: &Spool) -> Result<EditForm, Error> {
         read(self.request, spool).await
@@ -99,12 +99,6 @@ impl Images {
         }
         Ok(EditForm { fields: fields.into_inner(), images: self.images, mask: self.mask })
     }
-}
-
-/// The disk did not take an image. The caller has done nothing wrong, and a repeat may go well.
-fn no_room(error: &std::io::Error) -> Error {
-    tracing::error!(%error, "an upload could not be written to the spool");
-    Error::Unavailable
 }
 
 #[async_trait]

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use dropshot::semver::Version;
 use dropshot::{ApiDescription, Body, DynamicVersionPolicy, HttpError};
 use http::{HeaderValue, Method, Request};
 
@@ -41,15 +42,11 @@ impl fmt::Debug for Routes {
 }
 
 impl DynamicVersionPolicy for Routes {
-    fn request_extract_version(
-        &self,
-        request: &Request<Body>,
-        _log: &slog::Logger,
-    ) -> Result<dropshot::semver::Version, HttpError> {
+    fn request_extract_version(&self, request: &Request<Body>, _log: &slog::Logger) -> Result<Version, HttpError> {
         let (method, path) = (request.method(), request.uri().path());
         let Some(mut refusal) = (self.refusal)(method, path) else {
             // Every route is of every version.
-            return Ok(dropshot::semver::Version::new(1, 0, 0));
+            return Ok(Version::new(1, 0, 0));
         };
         let status = refusal.status_code.as_u16();
         (self.count)(status);

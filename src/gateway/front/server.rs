@@ -9,7 +9,7 @@ use dropshot::{
     HandlerTaskMode, HttpError, HttpServer, Path, RequestContext, ServerBuilder, ServerContext, VersionPolicy,
 };
 use http::header::{ALLOW, CACHE_CONTROL, UPGRADE};
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -202,12 +202,17 @@ async fn not_allowed<C: Counts>(context: RequestContext<C>) -> Result<Response<B
     if ADMIN_OPERATIONS.iter().any(|operation| context.request.uri().path().starts_with(below(operation.path))) {
         response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     }
-    let upgrade = context.request.headers().get(UPGRADE);
-    if upgrade.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+    if wants_websocket(context.request.headers()) {
         // A coding agent that tries WebSocket first takes this status, and no other, as a hint to go on without it.
         *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
     }
     Ok(counted(&context, response))
+}
+
+/// Whether one of the protocols that a client would rather speak is WebSocket.
+fn wants_websocket(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(UPGRADE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    protocols.into_iter().any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// What stands before the variable segment.
@@ -215,7 +220,12 @@ fn below(path: &str) -> &str {
     path.split('{').next().unwrap_or(path)
 }
 
-async fn nothing_here<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+/// Our 404.
+///
+/// # Errors
+///
+/// None: dropshot wants the word.
+pub(crate) async fn nothing_here<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let (method, path) = sought(&context);
     Ok(counted(&context, refusal(&Error::NotFound(Missing::Url { method, path }))))
 }

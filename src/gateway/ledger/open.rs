@@ -45,6 +45,10 @@ impl Outcome {
     }
 }
 
+/// One upstream call of a job, in the order in which they were begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Call(usize);
+
 /// The record of a job that runs. Its intent is durable.
 ///
 /// Dropping it closes it too: with the outcome of [`OpenRecord::when_dropped`], else as interrupted.
@@ -59,8 +63,8 @@ pub(crate) struct OpenRecord(Option<Box<Entry>>);
 pub(super) struct Entry {
     pub(super) record: Record,
     started: Instant,
-    /// When the upstream call that has no outcome yet was begun.
-    calling: Option<Instant>,
+    /// When each upstream call that has no outcome yet was begun.
+    calling: Vec<(Call, Instant)>,
     when_dropped: Outcome,
     outbox: mpsc::UnboundedSender<Message>,
     metrics: Arc<Metrics>,
@@ -78,7 +82,7 @@ impl Entry {
         Self {
             record,
             started: Instant::now(),
-            calling: None,
+            calling: Vec::new(),
             when_dropped,
             outbox,
             metrics,
@@ -87,7 +91,9 @@ impl Entry {
     }
 
     fn close(mut self: Box<Self>, outcome: Outcome, reply: Option<Reply<()>>) {
-        self.hang_up();
+        for (call, _) in self.calling.clone() {
+            self.hang_up(call);
+        }
         self.record.state = outcome.state;
         self.record.error_code = outcome.error_code;
         self.record.latency_ms = Some(milliseconds_since(self.started));
@@ -97,10 +103,13 @@ impl Entry {
         let _ = outbox.send(Message::Close(Outgoing::new(self, reply)));
     }
 
-    /// Says how long the call took that is going on, if one is.
-    fn hang_up(&mut self) {
-        let (Some(began), Some(attempt)) = (self.calling.take(), self.record.attempts.last_mut()) else { return };
-        attempt.latency_ms = milliseconds_since(began);
+    /// Says how long a call took that is going on.
+    fn hang_up(&mut self, call: Call) {
+        let Some(place) = self.calling.iter().position(|(other, _)| *other == call) else { return };
+        let (_, began) = self.calling.swap_remove(place);
+        if let Some(attempt) = self.record.attempts.get_mut(call.0) {
+            attempt.latency_ms = milliseconds_since(began);
+        }
     }
 }
 
@@ -112,20 +121,21 @@ impl OpenRecord {
 
     /// Says that an upstream call begins. The last one names the account of the record. Until it has ended it counts as
     /// ambiguous: a caller who leaves in the middle may have an image paid for all the same.
-    pub(crate) fn begin_attempt(&mut self, account: &str) {
-        self.edit(|entry| {
-            entry.record.account = Some(account.to_owned());
-            let attempt = Attempt { account: account.to_owned(), class: Some(Class::X), status: None, latency_ms: 0 };
-            entry.record.attempts.push(attempt);
-            entry.calling = Some(Instant::now());
-        });
+    pub(crate) fn begin_attempt(&mut self, account: &str) -> Call {
+        let Some(entry) = self.0.as_deref_mut() else { return Call(0) };
+        entry.record.account = Some(account.to_owned());
+        let attempt = Attempt { account: account.to_owned(), class: Some(Class::X), status: None, latency_ms: 0 };
+        let call = Call(entry.record.attempts.len());
+        entry.record.attempts.push(attempt);
+        entry.calling.push((call, Instant::now()));
+        call
     }
 
-    /// Says how the call that was begun last has ended; without a class it gave an image.
-    pub(crate) fn end_attempt(&mut self, class: Option<Class>, status: Option<u16>) {
+    /// Says how a call has ended; without a class it gave an image. Of a call that has ended already it says better.
+    pub(crate) fn end_attempt(&mut self, call: Call, class: Option<Class>, status: Option<u16>) {
         self.edit(|entry| {
-            entry.hang_up();
-            if let Some(attempt) = entry.record.attempts.last_mut() {
+            entry.hang_up(call);
+            if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
                 (attempt.class, attempt.status) = (class, status);
             }
         });

@@ -73,6 +73,7 @@ fn draft(id: &str) -> Draft {
         user: "usr_1".into(),
         key: "key_1".into(),
         end_user: None,
+        injected_tool: false,
     }
 }
 
@@ -88,10 +89,10 @@ fn an_open_record_may_travel_in_a_response_body() {
 async fn what_the_job_did_stands_in_its_record() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
-    open.begin_attempt("primary");
-    open.end_attempt(Some(Class::N), Some(429));
-    open.begin_attempt("second");
-    open.end_attempt(None, Some(200));
+    let first = open.begin_attempt("primary");
+    open.end_attempt(first, Some(Class::N), Some(429));
+    let second = open.begin_attempt("second");
+    open.end_attempt(second, None, Some(200));
     open.add_delivered(Delivered { size: Some("1024x1024".to_owned()), output_format: Some("png".to_owned()) });
     let usage = Usage { total_tokens: Some(409), ..Usage::default() };
     open.set_usage(usage.clone());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Known, ManageError, Source, accounts, find};
-use crate::gateway::accounts::{Accounts, Endpoint, Explained, TokenEndpoint};
+use crate::gateway::accounts::{Accounts, Explained, TokenEndpoint};
 use crate::gateway::config::{self, Config};
 use crate::gateway::store::{NodeId, SqliteStore, Store, StoreError, random_base62};
 use crate::gateway::upstream::{TransportError, Upstream};
@@ -33,9 +33,10 @@ pub(crate) async fn explain(
     store: &Arc<SqliteStore>,
     group: &str,
     large: bool,
+    session: Option<&str>,
 ) -> Result<Vec<Explained>, ManageError> {
     let upstream = upstream(config)?;
-    Ok(open(config, store, &upstream).await?.explain(group, large))
+    Ok(open(config, store, &upstream).await?.explain(group, large, session))
 }
 
 /// Asks the upstream of an account for its list of models, with the account's credentials. Nothing is made or paid for.
@@ -55,16 +56,14 @@ pub(crate) async fn probe(config: &Config, store: &Arc<SqliteStore>, handle: &st
     let answer = match accounts.lease_of(&name, group).await {
         Ok(lease) => {
             let begun = Instant::now();
-            let status = match lease.endpoint() {
-                Endpoint::Simulator => Ok(None),
-                Endpoint::Images(address) | Endpoint::Responses(address) => {
-                    upstream.probe(address, lease.authorization()).await.map(Some)
-                }
+            let status = match lease.endpoint().address() {
+                None => Ok(None),
+                Some(address) => upstream.probe(address, lease.authorization()).await.map(Some),
             };
             Ok((status, begun.elapsed()))
         }
         // Either it is out or resting, or the token endpoint has just made it so.
-        Err(_) => Err(accounts.explain(group, false).into_iter().find(|explained| explained.account == name)),
+        Err(_) => Err(accounts.explain(group, false, None).into_iter().find(|explained| explained.account == name)),
     };
     // A token that was fetched on the way is worth as much as the account.
     accounts.finish().await;

@@ -22,8 +22,10 @@ pub(crate) struct Asked {
     pub(crate) events: &'static str,
     /// Whether the caller wants events.
     pub(crate) stream: bool,
-    /// `low`, `medium` or `high`, unless the model chooses.
-    pub(crate) quality: Option<&'static str>,
+    /// Whether the answer is to be one image among others, without anything around it.
+    pub(crate) part: bool,
+    /// Such as `low`, unless the model chooses.
+    pub(crate) quality: Option<String>,
     /// `<width>x<height>`, unless the model chooses.
     pub(crate) size: Option<String>,
     /// `png`, `jpeg` or `webp`.
@@ -68,11 +70,9 @@ pub(super) fn members(asked: &Asked, found: &Map<String, Value>, first: Option<F
     out.insert("model".to_owned(), asked.model.as_str().into());
     let format = first.map_or(asked.output_format, |facts| facts.format.as_str());
     out.insert("output_format".to_owned(), format.into());
-    let quality = word("quality", &["low", "medium", "high"]);
-    out.insert(
-        "quality".to_owned(),
-        quality.unwrap_or_else(|| asked.quality.unwrap_or(QUALITY_WHEN_UNSAID).to_owned()).into(),
-    );
+    let asked_quality = asked.quality.as_deref().unwrap_or(QUALITY_WHEN_UNSAID);
+    let quality = word("quality", &["low", "medium", "high", asked_quality]);
+    out.insert("quality".to_owned(), quality.unwrap_or_else(|| asked_quality.to_owned()).into());
     let pixels = first.map(|facts| format!("{}x{}", facts.width, facts.height));
     let size = pixels.or_else(|| said_size(found)).or_else(|| asked.size.clone());
     out.extend(size.map(|size| ("size".to_owned(), size.into())));
@@ -138,7 +138,7 @@ pub(super) fn is_something(key: &str, value: &Value) -> bool {
 }
 
 /// Reads the token counts; `None` where there is nothing that can be counted.
-pub(crate) fn usage(value: &Value) -> Option<Usage> {
+pub(super) fn usage(value: &Value) -> Option<Usage> {
     let object = value.as_object()?;
     let input = object.get("input_tokens").and_then(count);
     let output = object.get("output_tokens").and_then(count);
@@ -158,6 +158,40 @@ pub(crate) fn usage(value: &Value) -> Option<Usage> {
         output_text,
         total: object.get("total_tokens").and_then(count).unwrap_or(input.saturating_add(output)),
     })
+}
+
+/// Both counts, where there are any.
+pub(crate) const fn sum(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.and(other)),
+        (Some(one), None) | (None, Some(one)) => Some(one),
+        (None, None) => None,
+    }
+}
+
+/// The tokens of the text of a response, and those of its images.
+pub(super) fn of_response(response: &Map<String, Value>) -> Option<Usage> {
+    sum(of_text(response), of_images(response))
+}
+
+/// What the images of a response cost, as the image endpoints would say it; where the upstream does not tell it apart,
+/// all that it says.
+pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<Usage> {
+    of_images(response).or_else(|| of_text(response))
+}
+
+fn of_text(response: &Map<String, Value>) -> Option<Usage> {
+    response.get("usage").and_then(usage).map(|usage| Usage {
+        input_image: 0,
+        input_text: usage.input,
+        output_image: 0,
+        output_text: usage.output,
+        ..usage
+    })
+}
+
+fn of_images(response: &Map<String, Value>) -> Option<Usage> {
+    response.get("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(usage)
 }
 
 /// Decodes as much of a head of base64 as is whole, and asks what it is.
@@ -193,7 +227,7 @@ fn count(value: &Value) -> Option<u64> {
 
 impl Usage {
     /// Both together.
-    pub(super) const fn and(self, other: Self) -> Self {
+    const fn and(self, other: Self) -> Self {
         Self {
             input: self.input.saturating_add(other.input),
             input_image: self.input_image.saturating_add(other.input_image),
@@ -206,7 +240,7 @@ impl Usage {
     }
 
     /// The complete object of the contract.
-    fn to_json(self) -> Value {
+    pub(super) fn to_json(self) -> Value {
         json!({
             "input_tokens": self.input,
             "input_tokens_details": {"image_tokens": self.input_image, "text_tokens": self.input_text},
@@ -230,6 +264,7 @@ mod tests {
             partials: 0,
             events: "image_generation",
             stream: false,
+            part: false,
             quality: None,
             size: Some("1024x1024".to_owned()),
             output_format: "png",

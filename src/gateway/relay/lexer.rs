@@ -177,7 +177,7 @@ impl Lexer {
         let quote = piece.get(end) == Some(&b'"');
         let until = if end < piece.len() && !quote { end + 1 } else { end };
         if until > at {
-            self.check_base64(&piece[at..end])?;
+            check_base64(&mut self.seen, &piece[at..end])?;
             sink.image(piece.slice(at..until));
         }
         if quote {
@@ -187,15 +187,6 @@ impl Lexer {
         }
         self.state = State::Image { escaped: end < piece.len() };
         Ok(until)
-    }
-
-    /// Neither the whole alphabet nor the padding is checked: decoding is the caller's.
-    fn check_base64(&mut self, base64: &[u8]) -> Result<(), Malformed> {
-        let beginning = &base64[..base64.len().min(ALPHABET_SEEN.saturating_sub(self.seen))];
-        self.seen = self.seen.saturating_add(base64.len());
-        let in_alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-        let fine = beginning.iter().all(in_alphabet) && base64.is_ascii() && memchr2(b'\r', b'\n', base64).is_none();
-        if fine { Ok(()) } else { Err(Malformed::Base64) }
     }
 
     fn key(&mut self, piece: &Bytes, at: usize, level: Level, escaped: bool) -> Result<usize, Malformed> {
@@ -337,6 +328,16 @@ impl Lexer {
         }
         Ok(())
     }
+}
+
+/// Looks at the next piece of an image of which so much has been `seen`. Neither the whole alphabet nor the padding is
+/// checked: decoding is the caller's.
+pub(super) fn check_base64(seen: &mut usize, base64: &[u8]) -> Result<(), Malformed> {
+    let beginning = &base64[..base64.len().min(ALPHABET_SEEN.saturating_sub(*seen))];
+    *seen = seen.saturating_add(base64.len());
+    let in_alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    let fine = beginning.iter().all(in_alphabet) && base64.is_ascii() && memchr2(b'\r', b'\n', base64).is_none();
+    if fine { Ok(()) } else { Err(Malformed::Base64) }
 }
 
 /// Follows the brackets of a captured object or array; `None` at its end.

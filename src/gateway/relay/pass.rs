@@ -5,26 +5,26 @@
 //! failure is judged and not passed on: the caller gets the pair of events that every client understands.
 //! It carries the failure sequence and the heartbeats of the contract for this endpoint.
 
-mod frames;
 mod notes;
-mod scan;
 
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
 
-use self::frames::{Frames, Stretch};
 pub(crate) use self::notes::Told;
 use self::notes::{Meaning, Notes};
-use self::scan::Scan;
 use super::events::HEARTBEAT;
+use super::frames::{Frames, Stretch};
 use super::intake::{Intake, Silence};
 use super::lexer::Malformed;
 use super::rewrite::Summary;
+use super::scan::Scan;
 use super::tap::{Broken, IMAGE_MAX, Limits, MalformedAnswer, Step, Without};
 use crate::gateway::upstream::ReplyBody;
 use crate::image::Facts;
-use crate::tables::{HEARTBEAT_SECONDS, HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
+use crate::tables::{HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
 
 /// A larger event holds an image.
 const EVENT_HOLD: usize = 64 * 1024;
@@ -34,8 +34,8 @@ const FAILURES: [&[u8]; 2] = [b"event: response.failed", b"event: error"];
 const TAIL_MAX: usize = 1024;
 /// A response may hold so many images of the largest kind, each of them twice (ours).
 const IMAGES_MAX: u64 = 32;
-/// After so many heartbeats an agent must hear more than a comment.
-const BEATS: u64 = IMAGE_CALL_HEARTBEAT_SECONDS / HEARTBEAT_SECONDS;
+/// After so long an agent must hear more than comments, whoever they are from.
+const SIGN_AFTER: Duration = Duration::from_secs(IMAGE_CALL_HEARTBEAT_SECONDS);
 
 /// A response between the upstream and the caller.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ pub(super) struct Pass {
     /// The last bytes: they wait for the record.
     tail: BytesMut,
     complete: bool,
-    /// Heartbeats since anything went out.
-    beats: u64,
+    /// When anything but comments last went out.
+    spoke: Instant,
     over: Option<Result<(), Broken>>,
 }
 
@@ -100,7 +100,7 @@ impl Pass {
             proven: false,
             tail: BytesMut::new(),
             complete: false,
-            beats: 0,
+            spoke: Instant::now(),
             over: None,
         }
     }
@@ -118,7 +118,6 @@ impl Pass {
             let tail = std::mem::take(&mut self.tail).freeze();
             return Poll::Ready(Ok(Step::End(tail, self.summary())));
         }
-        self.beats = if self.ready.is_empty() { self.beats } else { 0 };
         Poll::Ready(Ok(Step::Pieces(std::mem::take(&mut self.ready))))
     }
 
@@ -173,9 +172,17 @@ impl Pass {
         if !self.streams() || !(between || matches!(self.input, Input::Unknown)) {
             return None;
         }
-        self.beats += 1;
-        let sign = if self.beats.is_multiple_of(BEATS) { self.notes.still_generating() } else { None };
-        Some(sign.map_or(Bytes::from_static(HEARTBEAT), Bytes::from))
+        Some(self.sign_of_life().unwrap_or(Bytes::from_static(HEARTBEAT)))
+    }
+
+    /// While an image is made, the event that tells so once more, where nothing but comments has gone out for long.
+    fn sign_of_life(&mut self) -> Option<Bytes> {
+        if self.spoke.elapsed() < SIGN_AFTER {
+            return None;
+        }
+        let sign = self.notes.still_generating()?;
+        self.spoke = Instant::now();
+        Some(Bytes::from(sign))
     }
 
     /// What goes out when it breaks off: what makes a begun event an error, and the pair of events that every client
@@ -201,8 +208,8 @@ impl Pass {
 
     /// The upstream has said that it failed, before anything began.
     pub(super) fn without_image(&self) -> Option<Without> {
-        let something = self.notes.has_image();
-        self.notes.failure().map(|members| Without { members, something })
+        let (something, usage) = (self.notes.has_image(), self.notes.usage());
+        self.notes.failure().map(|members| Without { members, something, usage })
     }
 
     fn push(&mut self, data: &Bytes) -> Result<(), Broken> {
@@ -218,6 +225,10 @@ impl Pass {
                     Input::Events(Box::new(Current::new()))
                 }
                 // Events that nobody asked for.
+                byte @ (b'e' | b'd' | b':') => {
+                    tracing::warn!("the upstream answered with events although one response was asked for");
+                    return Err(MalformedAnswer(Malformed::Unexpected(*byte)).into());
+                }
                 byte => return Err(MalformedAnswer(Malformed::Unexpected(*byte)).into()),
             };
         }
@@ -240,11 +251,12 @@ impl Pass {
         }
         let last = &data[out..];
         self.tail.extend_from_slice(&last[..last.len().min(TAIL_MAX.saturating_sub(self.tail.len()))]);
-        if out > 0 {
+        // Where events were asked for nothing of this goes out, whatever it is.
+        let wanted = !self.streams();
+        if out > 0 && wanted {
             self.hold_slice(data.slice(..out));
         }
-        // Events were asked for: nothing of this goes out, whatever it is.
-        self.proven |= !self.streams() && (self.notes.has_image() || self.held > HOLD_BEFORE_PROOF_BYTES);
+        self.proven |= wanted && (self.notes.has_image() || self.held > HOLD_BEFORE_PROOF_BYTES);
         Ok(())
     }
 
@@ -279,10 +291,13 @@ impl Pass {
         if from < at {
             self.hold_slice(data.slice(from..at));
         }
-        if let Input::Events(current) = &mut self.input
-            && std::mem::take(&mut current.progressed)
-        {
-            self.intake.progressed();
+        if let Input::Events(current) = &mut self.input {
+            if current.flows {
+                self.spoke = Instant::now();
+            }
+            if std::mem::take(&mut current.progressed) {
+                self.intake.progressed();
+            }
         }
         Ok(())
     }
@@ -314,6 +329,9 @@ impl Pass {
             Err(malformed) => return Err(MalformedAnswer(malformed).into()),
         };
         let text = if current.flows { rest } else { current.text.split().freeze() };
+        if event || current.flows {
+            self.spoke = Instant::now();
+        }
         (current.flows, current.hushed) = (false, false);
         match meaning {
             // As a status it would be lost on agents, so the stream begins in order to say it.
@@ -333,6 +351,8 @@ impl Pass {
             Meaning::Preface => {
                 self.proven |= event && self.held > HOLD_BEFORE_PROOF_BYTES;
                 self.hold(text);
+                let sign = if self.proven { self.sign_of_life() } else { None };
+                self.ready.extend(sign);
             }
         }
         Ok(())
@@ -373,6 +393,7 @@ impl Pass {
                     return Err(Broken::Failed);
                 }
                 if self.streams() {
+                    tracing::warn!("the upstream answered with one response although events were asked for");
                     return Err(MalformedAnswer(Malformed::NotAnObject).into());
                 }
                 self.proven = true;

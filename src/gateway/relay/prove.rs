@@ -51,6 +51,11 @@ pub(crate) async fn prove(body: ReplyBody, asked: Asked, limits: Limits) -> Resu
     begin(Course::Images(Box::new(Tap::new(body, asked, limits)))).await
 }
 
+/// The same of a response that was asked for one image, and becomes an answer of the image endpoints.
+pub(crate) async fn prove_drawn(body: ReplyBody, asked: Asked, limits: Limits) -> Result<Proven, NoProof> {
+    begin(Course::Images(Box::new(Tap::of_response(body, asked, limits)))).await
+}
+
 /// Reads until a response has really begun: until then it can still fail with a status of its own.
 pub(crate) async fn prove_response(body: ReplyBody, told: Told, limits: Limits) -> Result<Proven, NoProof> {
     begin(Course::Response(Box::new(Pass::new(body, told, limits)))).await
@@ -75,7 +80,7 @@ async fn seek(course: &mut Course) -> Result<(), NoProof> {
         if course.proven() && (since >= HOLD_TO_TELL || !course.first().1) {
             return Ok(());
         }
-        if before > HOLD_BEFORE_PROOF_BYTES {
+        if before > HOLD_BEFORE_PROOF_BYTES && course.holds_back() {
             return Err(NoProof::Malformed);
         }
         let proven = course.proven();
@@ -91,7 +96,9 @@ async fn seek(course: &mut Course) -> Result<(), NoProof> {
             Ok(None) | Err(Broken::Failed) => {
                 return Err(course.without_image().map_or(NoProof::Malformed, NoProof::Ended));
             }
-            Err(Broken::Malformed(_) | Broken::Unfinished | Broken::Endless) => return Err(NoProof::Malformed),
+            Err(Broken::Malformed(_) | Broken::Unfinished | Broken::Endless | Broken::Lost) => {
+                return Err(NoProof::Malformed);
+            }
             Err(Broken::Connection) => return Err(NoProof::Broken),
             Err(Broken::Timeout) => return Err(NoProof::Timeout),
         }

@@ -14,6 +14,9 @@ use super::item::{Item, Kind};
 use super::lexer::Sink;
 use crate::image::Facts;
 
+/// How an answer begins before its first image.
+pub(super) const BEGIN: &[u8] = br#"{"data":["#;
+
 /// Turns what the lexer finds into the pieces of the answer.
 #[derive(Debug)]
 pub(super) struct Rewrite {
@@ -97,14 +100,18 @@ impl Rewrite {
         &self.members
     }
 
+    /// The same, for whoever writes them elsewhere.
+    pub(super) fn take_members(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.members)
+    }
+
     /// The end of the answer: closes the images and writes every member.
     pub(super) fn finish(&mut self) -> Bytes {
         let facts = self.delivered.first().copied().flatten();
         let mut tail = std::mem::take(&mut self.text);
-        tail.push(b']');
-        let members = fill::members(&self.asked, &self.members, facts);
-        write_members(&mut tail, &members);
-        tail.push(b'}');
+        if !self.asked.part {
+            write_end(&mut tail, &fill::members(&self.asked, &self.members, facts));
+        }
         Bytes::from(tail)
     }
 
@@ -157,7 +164,11 @@ impl Sink for Rewrite {
         }
         if !self.item.begun {
             self.item.begun = true;
-            let opening: &[u8] = if self.delivered.is_empty() { br#"{"data":["# } else { b"," };
+            let opening: &[u8] = match self.delivered.is_empty() {
+                true if self.asked.part => b"",
+                true => BEGIN,
+                false => b",",
+            };
             self.write(opening);
             self.write(br#"{"b64_json":""#);
         }
@@ -204,6 +215,13 @@ impl Sink for Rewrite {
         // In an answer the members that matter may come after the last image.
         self.complete = event && self.delivered.len() == self.asked.count;
     }
+}
+
+/// The end of an answer behind its images.
+pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
+    out.push(b']');
+    write_members(out, members);
+    out.push(b'}');
 }
 
 /// Writes `,"key":value` for each member.

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::drawn::Drawn;
 use super::events::{Events, HEARTBEAT};
-use super::fill::Asked;
+use super::fill::{self, Asked, Usage};
 use super::intake::{Intake, Silence};
 use super::lexer::{Lexer, Malformed};
 use super::rewrite::{Rewrite, Summary};
@@ -45,6 +46,8 @@ pub(crate) enum Broken {
     Endless,
     #[error("the upstream's events ended before the final image")]
     Unfinished,
+    #[error("an image that was kept here cannot be read back")]
+    Lost,
 }
 
 /// Keeps the lexer's word private to this room.
@@ -59,6 +62,8 @@ pub(crate) struct Without {
     pub(crate) members: Map<String, Value>,
     /// Where an image should be there was something else, such as an address: it may well have been made and paid for.
     pub(crate) something: bool,
+    /// The tokens that were charged all the same.
+    pub(crate) usage: Option<Usage>,
 }
 
 /// What one look at the upstream gave.
@@ -85,6 +90,8 @@ enum Input {
     Unknown,
     Answer(Lexer),
     Events(Sse),
+    /// A response, whole or in events.
+    Response(Box<Drawn>),
 }
 
 /// The shape that goes out.
@@ -107,12 +114,24 @@ macro_rules! either {
 // === impl Tap ===
 
 impl Tap {
+    /// For an answer of the image endpoints.
     pub(super) fn new(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
         let images = u64::try_from(asked.count).unwrap_or(1) + u64::from(asked.partials);
+        Self::reading(Input::Unknown, body, asked, limits, images)
+    }
+
+    /// For a response with one image.
+    pub(super) fn of_response(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
+        // The image comes twice, and some upstreams repeat the mask in their first and last words.
+        let images = u64::from(asked.partials) + 5;
+        Self::reading(Input::Response(Box::new(Drawn::new())), body, asked, limits, images)
+    }
+
+    fn reading(input: Input, body: ReplyBody, asked: Asked, limits: Limits, images: u64) -> Self {
         let output =
             if asked.stream { Output::Events(Events::new(asked)) } else { Output::Answer(Rewrite::new(asked)) };
         let intake = Intake::new(body, limits, images.saturating_mul(IMAGE_MAX));
-        Self { intake, input: Input::Unknown, output, over: None }
+        Self { intake, input, output, over: None }
     }
 
     /// The next pieces for the caller.
@@ -124,6 +143,7 @@ impl Tap {
         if !self.complete() {
             match ready!(self.poll_read(cx)) {
                 Ok(Some(_)) => return Poll::Ready(Ok(Step::Pieces(either!(&mut self.output, take)))),
+                Ok(None) if self.complete() => {}
                 Ok(None) => self.ended()?,
                 // What comes after the final image cannot take it back, even in the same piece.
                 Err(_) if self.complete() => {}
@@ -140,7 +160,23 @@ impl Tap {
 
     /// What the answer held so far.
     pub(super) fn summary(&self) -> Summary {
-        either!(&self.output, summary)
+        let summary = either!(&self.output, summary);
+        // The caller reads what the image cost; what the text around it cost was paid as well.
+        let Input::Response(drawn) = &self.input else { return summary };
+        Summary { usage: drawn.usage(), ..summary }
+    }
+
+    /// What the upstream said beside its image, of an answer that is whole.
+    pub(super) fn take_members(&mut self) -> Map<String, Value> {
+        match &mut self.output {
+            Output::Answer(rewrite) => rewrite.take_members(),
+            Output::Events(events) => events.members(),
+        }
+    }
+
+    /// Whether anything is kept of what comes before an image.
+    pub(super) const fn holds_back(&self) -> bool {
+        !matches!(self.input, Input::Response(_))
     }
 
     pub(super) fn proven(&self) -> bool {
@@ -191,21 +227,44 @@ impl Tap {
             Input::Events(sse) if sse.in_event() => Silence::Sending,
             Input::Unknown | Input::Events(_) => Silence::Working,
             Input::Answer(_) => Silence::Sending,
+            Input::Response(drawn) => drawn.silence(),
         };
-        let Some(data) = ready!(self.intake.poll(cx, silence))? else { return Poll::Ready(Ok(None)) };
+        let data = match ready!(self.intake.poll(cx, silence)) {
+            Ok(Some(data)) => data,
+            ended => {
+                self.settle();
+                return Poll::Ready(ended.map(|_| None));
+            }
+        };
         let read = self.push(&data);
         let progressed = match &mut self.input {
             Input::Events(sse) => sse.take_progress(),
+            Input::Response(drawn) => drawn.take_progress(),
             Input::Unknown | Input::Answer(_) => true,
         };
         if progressed {
             self.intake.progressed();
         }
-        read?;
-        if matches!(&self.output, Output::Events(events) if events.failed()) {
-            return Poll::Ready(Err(Broken::Failed));
+        if read.is_err() {
+            self.settle();
         }
-        Poll::Ready(Ok(Some(data.len())))
+        read?;
+        let failed = match (&self.input, &self.output) {
+            (Input::Response(drawn), _) => drawn.is_over() && !self.complete(),
+            (_, Output::Events(events)) => events.failed(),
+            (_, Output::Answer(_)) => false,
+        };
+        Poll::Ready(if failed { Err(Broken::Failed) } else { Ok(Some(data.len())) })
+    }
+
+    /// Nothing more comes: an image that is whole counts, whatever was to follow it.
+    fn settle(&mut self) {
+        if let Input::Response(drawn) = &mut self.input {
+            match &mut self.output {
+                Output::Answer(output) => drawn.settle(output),
+                Output::Events(output) => drawn.settle(output),
+            }
+        }
     }
 
     /// The body has ended: whether the answer is whole.
@@ -213,13 +272,14 @@ impl Tap {
         match &self.input {
             Input::Unknown => Err(MalformedAnswer(Malformed::Truncated).into()),
             Input::Answer(lexer) => lexer.finish().map_err(|malformed| MalformedAnswer(malformed).into()),
-            Input::Events(_) => Err(Broken::Unfinished),
+            Input::Events(_) | Input::Response(_) => Err(Broken::Unfinished),
         }
     }
 
     /// An answer that is whole and has no image in it: its members, which may say why.
     pub(super) fn without_image(&self) -> Option<Without> {
         let whole = match &self.input {
+            Input::Response(drawn) => return drawn.without_image(),
             Input::Unknown => false,
             Input::Answer(lexer) => lexer.finish().is_ok(),
             // Events that end without a final image and without an error say nothing of what was made.
@@ -228,9 +288,13 @@ impl Tap {
                 Output::Events(events) => events.said(),
             },
         };
-        whole.then(|| match &self.output {
-            Output::Answer(rewrite) => Without { members: rewrite.members().clone(), something: rewrite.something() },
-            Output::Events(events) => Without { members: events.members(), something: events.something() },
+        whole.then(|| {
+            let (members, something) = match &self.output {
+                Output::Answer(rewrite) => (rewrite.members().clone(), rewrite.something()),
+                Output::Events(events) => (events.members(), events.something()),
+            };
+            let usage = members.get("usage").and_then(fill::usage);
+            Without { members, something, usage }
         })
     }
 
@@ -248,6 +312,8 @@ impl Tap {
         }
         match (&mut self.input, &mut self.output) {
             (Input::Unknown, _) => Ok(()),
+            (Input::Response(drawn), Output::Answer(output)) => drawn.push(data, output),
+            (Input::Response(drawn), Output::Events(output)) => drawn.push(data, output),
             (Input::Answer(lexer), Output::Answer(output)) => lexer.push(data, output),
             (Input::Answer(lexer), Output::Events(output)) => lexer.push(data, output),
             (Input::Events(sse), Output::Answer(output)) => sse.push(data, output),

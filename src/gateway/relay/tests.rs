@@ -14,7 +14,6 @@ use crate::image::Format;
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
-
 fn asked(count: usize) -> Asked {
     Asked {
         model: "gpt-image-2".to_owned(),
@@ -23,7 +22,8 @@ fn asked(count: usize) -> Asked {
         partials: 2,
         events: "image_generation",
         stream: false,
-        quality: Some("low"),
+        part: false,
+        quality: Some("low".to_owned()),
         size: Some("1024x1024".to_owned()),
         output_format: "png",
         now: 1_776_000_000,

@@ -1,4 +1,5 @@
-//! What makes two requests the same request: operation, fields and the contents of every file.
+//! What makes two requests the same request: operation, fields, the contents of every file, and the turn of an agent
+//! where it names one.
 
 use std::hash::BuildHasher as _;
 use std::io;
@@ -56,6 +57,9 @@ fn digest_here(job: &Job) -> io::Result<Digest> {
             file(&mut context, upload)?;
         }
     }
+    if let Some(turn) = job.turn() {
+        part(&mut context, turn.as_bytes());
+    }
     Ok(bytes(context.finish().as_ref()))
 }
 
@@ -109,7 +113,7 @@ pub(super) fn rough(hasher: &std::hash::RandomState, job: &Job) -> u64 {
     let lengths: Vec<u64> = job.material().map_or_else(Vec::new, |material| {
         material.images.iter().chain(&material.mask).map(|upload| upload.file.len()).collect()
     });
-    hasher.hash_one((job.operation(), job.fields(), lengths))
+    hasher.hash_one((job.operation(), job.fields(), lengths, job.turn()))
 }
 
 // === impl Identity ===
@@ -153,6 +157,22 @@ mod tests {
         assert_ne!(one, of(r#"{"n":1,"prompt":"red","model":"gpt-image-2"}"#).await);
         assert_ne!(one, of(r#"{"n":2,"prompt":"red ","model":"gpt-image-2"}"#).await);
         assert_ne!(one, of(r#"{"n":2,"prompt":"red","model":"gpt-image-2","user":"u"}"#).await);
+    }
+
+    #[tokio::test]
+    async fn the_same_request_in_another_turn_of_an_agent_is_another_one() {
+        let job = |turn: Option<&str>| {
+            let job = generation(br#"{"model":"gpt-image-2","prompt":"red"}"#, Utc::now()).unwrap();
+            Arc::new(job.within(turn.map(str::to_owned)))
+        };
+        let hasher = std::hash::RandomState::new();
+        for (one, other, same) in
+            [(Some("a"), Some("a"), true), (Some("a"), Some("b"), false), (Some("a"), None, false)]
+        {
+            let (one, other) = (job(one), job(other));
+            assert_eq!(digest(&one).await.unwrap() == digest(&other).await.unwrap(), same);
+            assert_eq!(rough(&hasher, &one) == rough(&hasher, &other), same);
+        }
     }
 
     #[test]

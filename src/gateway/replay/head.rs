@@ -43,6 +43,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::Invalid(_)
         | Error::TooLarge(_)
         | Error::UnsupportedMedia(_)
+        | Error::UnsupportedCoding
         | Error::NotFound(_)
         | Error::Conflict(_)
         | Error::UsageLimit(_)

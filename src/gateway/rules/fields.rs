@@ -6,6 +6,17 @@ use crate::error::{Reason, Rejection};
 use crate::image::SizeRequest;
 use crate::tables::{Field, Kind};
 
+/// What a field may be where that is another thing than the table says: not every model can do everything.
+#[derive(Clone, Debug)]
+pub(super) enum Narrowed<'a> {
+    /// One of these words.
+    Words(Vec<&'a str>),
+    /// One of these sizes.
+    Sizes(Vec<&'a str>),
+    /// No more than this, and no less than the table says.
+    AtMost(i64),
+}
+
 /// Reads a body as a JSON object. Of duplicate keys the last one wins.
 pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
@@ -31,6 +42,16 @@ pub(super) fn not_object(found: &str) -> Rejection {
 /// Fields of images are not in such a body: they have been read already. `place` is what stands before the names of the
 /// fields in the words of the caller: nothing, or such as `tools[0].`.
 pub(crate) fn check(place: &str, table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
+    check_narrowed(place, table, |_| None, body)
+}
+
+/// The same, with another word on some of the fields.
+pub(super) fn check_narrowed<'a>(
+    place: &str,
+    table: &'static [Field],
+    narrow: impl Fn(&str) -> Option<Narrowed<'a>>,
+    body: &mut Map<String, Value>,
+) -> Result<(), Rejection> {
     let table: Vec<&Field> = table.iter().filter(|field| !matches!(field.kind, Kind::Images | Kind::Image)).collect();
     body.retain(|name, value| !(value.is_null() && table.iter().any(|field| field.name == name && field.nullable)));
     if let Some(name) = body.keys().find(|name| table.iter().all(|field| field.name != name.as_str())) {
@@ -38,7 +59,7 @@ pub(crate) fn check(place: &str, table: &'static [Field], body: &mut Map<String,
     }
     for field in table {
         match body.get_mut(field.name) {
-            Some(value) => check_one(&format!("{place}{}", field.name), field.kind, value)?,
+            Some(value) => check_one(&format!("{place}{}", field.name), field.kind, narrow(field.name), value)?,
             None if field.required => return Err(missing(format!("{place}{}", field.name))),
             None => {}
         }
@@ -64,7 +85,16 @@ pub(super) fn wrong_type(name: &str, expected: &str, found: &str) -> Rejection {
     Rejection::new(name, Reason::InvalidType, message)
 }
 
-fn check_one(name: &str, kind: Kind, value: &mut Value) -> Result<(), Rejection> {
+fn check_one(name: &str, kind: Kind, narrowed: Option<Narrowed<'_>>, value: &mut Value) -> Result<(), Rejection> {
+    match (kind, narrowed) {
+        (Kind::Integer { min, .. }, Some(Narrowed::AtMost(max))) => integer(name, value, min, max),
+        (_, Some(Narrowed::Words(words))) => choice(name, value, &words),
+        (_, Some(Narrowed::Sizes(sizes))) => one_of_sizes(name, value, &sizes),
+        (kind, _) => check_kind(name, kind, value),
+    }
+}
+
+fn check_kind(name: &str, kind: Kind, value: &mut Value) -> Result<(), Rejection> {
     match kind {
         Kind::Text { min, max } => text(name, value, min, max),
         Kind::Integer { min, max } => integer(name, value, min, max),
@@ -158,6 +188,17 @@ fn size(name: &str, value: &Value) -> Result<(), Rejection> {
         .map_err(|error| Rejection::new(name, Reason::InvalidValue, format!("Invalid size '{}'. {error}", clip(text))))
 }
 
+/// What breaks a rule is told so; of the rest only these can be had.
+fn one_of_sizes(name: &str, value: &Value, sizes: &[&str]) -> Result<(), Rejection> {
+    size(name, value)?;
+    let text = value.as_str().unwrap_or_default();
+    if sizes.contains(&text) {
+        return Ok(());
+    }
+    let message = format!("Invalid size '{}'. Supported values are: {}.", clip(text), list(sizes));
+    Err(Rejection::new(name, Reason::InvalidValue, message))
+}
+
 pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -181,7 +222,7 @@ pub(super) fn clip(text: &str) -> String {
 }
 
 /// `'a', 'b', and 'c'`.
-fn list(words: &[&str]) -> String {
+pub(super) fn list(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [one] => format!("'{one}'"),

@@ -1,53 +1,54 @@
 //! A request for images: its fields by the table, then what they may be together, then its input images.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::fields;
 use super::job::{Job, Material};
+use super::models::{self, ImageModels};
 use crate::error::{Error, Reason, Rejection};
+use crate::gateway::config::ImageModel;
 use crate::gateway::spool::{EditForm, Upload};
 use crate::image::{Flaw, Header};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
-use crate::wire::types::ImageGenerationRequest;
 
 /// Fields that the gateway understands and the upstream need not see.
 const OURS: &[&str] = &["response_format", "safety_identifier"];
 /// Fields that mean something only in a stream.
 const STREAM: &[&str] = &["partial_images", "stream"];
+const TRANSPARENT: &str = "transparent";
 
 /// Checks a generation request.
-///
-/// # Errors
-///
-/// The first rule that is broken, with the parameter at fault.
-pub(crate) fn generation(body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
+pub(super) fn generation(models: &ImageModels, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
     let mut object = fields::object(body)?;
-    let request = settle(IMAGE_GENERATION_FIELDS, &mut object)?;
-    Ok(Job::new(request, forward(&object), received, None))
+    let model = settle(models, IMAGE_GENERATION_FIELDS, &mut object)?;
+    Ok(Job::new(model, &object, forward(&object), received, None))
 }
 
 /// Checks an edit request. Its images were looked at when they came; here they are judged.
-///
-/// # Errors
-///
-/// The first rule that is broken, with the parameter at fault, spelled as the caller spelled it.
-pub(crate) fn edit(form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
+pub(super) fn edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     let mut object = form.fields;
-    let request = settle(IMAGE_EDIT_FIELDS, &mut object)?;
+    let model = settle(models, IMAGE_EDIT_FIELDS, &mut object)?;
     pictures(&form.images, form.mask.as_ref())?;
     let material = Material { images: form.images, mask: form.mask };
-    Ok(Job::new(request, forward(&object), received, Some(material)))
+    Ok(Job::new(model, &object, forward(&object), received, Some(material)))
 }
 
 /// Every rule on fields, alone and together. What an edit and a generation ask for is the same beside the images.
-fn settle(table: &'static [Field], object: &mut Map<String, Value>) -> Result<ImageGenerationRequest, Rejection> {
-    fidelity("", object)?;
-    transparency("", object)?;
-    fields::check("", table, object)?;
-    let request = typed(object)?;
-    combinations(&request)?;
-    Ok(request)
+fn settle(
+    models: &ImageModels,
+    table: &'static [Field],
+    object: &mut Map<String, Value>,
+) -> Result<Arc<ImageModel>, Rejection> {
+    let model = models.of(object.get("model").and_then(Value::as_str));
+    fidelity("", &model, object)?;
+    transparency("", &model, object)?;
+    fields::check_narrowed("", table, |field| models.narrow(&model, field), object)?;
+    combinations(object)?;
+    together("", &model, object)?;
+    Ok(model)
 }
 
 /// Each image must be one; a mask must fit the first image and say which region to change.
@@ -91,57 +92,61 @@ fn header(upload: &Upload) -> Result<Header, Error> {
     })
 }
 
-/// The table and the types come from one document, so this cannot fail; if it does, the caller still gets a reason.
-fn typed(object: &Map<String, Value>) -> Result<ImageGenerationRequest, Rejection> {
-    serde_json::from_value(Value::Object(object.clone()))
-        .map_err(|error| Rejection::whole(Reason::InvalidValue, format!("The request is not acceptable: {error}.")))
-}
-
-/// `input_fidelity` must be omitted for this model; `null` and an empty text are ways to omit it.
-pub(super) fn fidelity(place: &str, object: &mut Map<String, Value>) -> Result<(), Rejection> {
+/// `input_fidelity` must be omitted; `null` and an empty text are ways to omit it.
+pub(super) fn fidelity(place: &str, model: &ImageModel, object: &mut Map<String, Value>) -> Result<(), Rejection> {
     match object.remove("input_fidelity") {
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(text)) if text.is_empty() => Ok(()),
         Some(_) => {
-            let message = "The model 'gpt-image-2' does not support the 'input_fidelity' parameter.";
+            let message = format!("The model '{}' does not support the 'input_fidelity' parameter.", model.name);
             Err(Rejection::new(format!("{place}input_fidelity"), Reason::InvalidValue, message))
         }
     }
 }
 
 /// Asked for so often that it deserves its own sentence.
-pub(super) fn transparency(place: &str, object: &Map<String, Value>) -> Result<(), Rejection> {
-    if object.get("background").and_then(Value::as_str) != Some("transparent") {
+pub(super) fn transparency(place: &str, model: &ImageModel, object: &Map<String, Value>) -> Result<(), Rejection> {
+    let asked = object.get("background").and_then(Value::as_str) == Some(TRANSPARENT);
+    if !asked || model.backgrounds.iter().any(|word| word == TRANSPARENT) {
         return Ok(());
     }
-    let message = "Transparent background is not supported for this model. Supported values are: 'auto' and 'opaque'.";
+    let message = format!(
+        "Transparent background is not supported for this model. Supported values are: {}.",
+        models::backgrounds(model)
+    );
     Err(Rejection::new(format!("{place}background"), Reason::InvalidValue, message))
 }
 
-/// What each field allows by itself is not always allowed together.
-fn combinations(request: &ImageGenerationRequest) -> Result<(), Rejection> {
-    let stream = request.stream.unwrap_or(false);
-    let count = request.n.map_or(1, |n| n.get());
-    let partials = request.partial_images.map_or(0, |partials| partials.get());
-    let compression = request.output_compression.map_or(100, |compression| compression.get());
-    let format = request.output_format.map(|format| format.to_string());
-    let (param, message) = if stream && count > 1 {
+/// What each field allows by itself is not always allowed together with streaming, or without it.
+fn combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
+    let number = |name: &str| object.get(name).and_then(Value::as_i64);
+    let stream = object.get("stream") == Some(&Value::Bool(true));
+    let (param, message) = if stream && number("n").unwrap_or(1) > 1 {
         ("n", "Streaming is only supported with n=1.")
-    } else if partials > 0 && !stream {
+    } else if number("partial_images").unwrap_or(0) > 0 && !stream {
         ("partial_images", "Partial images are only supported with 'stream' set to true.")
     } else {
-        return lossless("", format.as_deref(), compression);
+        return Ok(());
     };
     Err(Rejection::new(param, Reason::InvalidValue, message))
 }
 
-/// PNG knows no compression that takes something away.
-pub(super) fn lossless(place: &str, format: Option<&str>, compression: i64) -> Result<(), Rejection> {
-    if compression == 100 || format.is_some_and(|format| format != "png") {
+/// What a format does not go with: PNG knows no compression that takes something away, and JPEG nothing transparent.
+pub(super) fn together(place: &str, model: &ImageModel, object: &Map<String, Value>) -> Result<(), Rejection> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    let compression = object.get("output_compression").and_then(Value::as_i64).unwrap_or(100);
+    let (param, message) = if compression != 100 && !model.compression {
+        ("output_compression", format!("The model '{}' does not support compression below 100.", model.name))
+    } else if compression != 100 && text("output_format").is_none_or(|format| format == "png") {
+        let message = "Compression below 100 is only supported with 'output_format' 'jpeg' or 'webp'.";
+        ("output_compression", message.to_owned())
+    } else if text("background") == Some(TRANSPARENT) && text("output_format") == Some("jpeg") {
+        let message = "Transparent background is only supported with 'output_format' 'png' or 'webp'.";
+        ("background", message.to_owned())
+    } else {
         return Ok(());
-    }
-    let message = "Compression below 100 is only supported with 'output_format' 'jpeg' or 'webp'.";
-    Err(Rejection::new(format!("{place}output_compression"), Reason::InvalidValue, message))
+    };
+    Err(Rejection::new(format!("{place}{param}"), Reason::InvalidValue, message))
 }
 
 /// The request as it goes upstream: the caller's own fields, checked, without what only the gateway understands.
@@ -159,6 +164,7 @@ fn forward(object: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::rules::generation;
     use serde_json::json;
 
     fn with(patch: Value) -> Value {

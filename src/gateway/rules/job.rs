@@ -1,11 +1,14 @@
 //! The ticket: a request that passed every rule.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
+use super::models;
+use crate::gateway::config::ImageModel;
 use crate::gateway::spool::Upload;
 use crate::image::{Format, Size, SizeRequest};
-use crate::wire::types::ImageGenerationRequest;
 
 /// A request that passed every rule. Only this room makes one.
 #[derive(Clone, Debug)]
@@ -20,9 +23,11 @@ pub(crate) struct Job {
     stream: bool,
     partials: u32,
     end_user: Option<String>,
+    turn: Option<String>,
     received: DateTime<Utc>,
     fields: Map<String, Value>,
     material: Option<Material>,
+    rules: Arc<ImageModel>,
 }
 
 /// What an edit starts from.
@@ -37,38 +42,65 @@ pub(crate) struct Material {
 // === impl Job ===
 
 impl Job {
+    /// Of an object that the rules of `model` have passed, and of what of it goes upstream.
     pub(super) fn new(
-        request: ImageGenerationRequest,
+        model: Arc<ImageModel>,
+        object: &Map<String, Value>,
         forward: Map<String, Value>,
         received: DateTime<Utc>,
         material: Option<Material>,
     ) -> Self {
-        let text = |key: &str| forward.get(key).and_then(Value::as_str).map(str::to_owned);
+        let text = |key: &str| object.get(key).and_then(Value::as_str);
+        let number = |key: &str| object.get(key).and_then(Value::as_u64);
+        let count = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
         Self {
-            model: request.model.to_string(),
-            prompt: request.prompt.to_string(),
-            count: request.n.map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
-            size: request.size.unwrap_or_default(),
-            quality: text("quality"),
+            model: text("model").unwrap_or_default().to_owned(),
+            prompt: text("prompt").unwrap_or_default().to_owned(),
+            count: count("n").unwrap_or(1),
+            size: text("size").and_then(|size| size.parse().ok()).unwrap_or_default(),
+            quality: text("quality").map(str::to_owned),
             format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
-            compression: request.output_compression.map_or(100, |level| u8::try_from(level.get()).unwrap_or(100)),
-            stream: request.stream.unwrap_or(false),
-            partials: request.partial_images.map_or(0, |partials| u32::try_from(partials.get()).unwrap_or(0)),
-            end_user: text("user"),
+            compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
+            stream: object.get("stream") == Some(&Value::Bool(true)),
+            partials: count("partial_images").unwrap_or(0),
+            end_user: forward.get("user").and_then(Value::as_str).map(str::to_owned),
+            turn: None,
             received,
             fields: forward,
             material,
+            rules: model,
         }
     }
 
-    /// The same request at another size and quality, both of which every model of this job allows.
-    pub(crate) fn lowered(&self, size: Size, quality: &str) -> Self {
+    /// The same request at another size and quality, where the model allows both.
+    pub(crate) fn lowered(&self, size: Size, quality: &str) -> Option<Self> {
+        if !models::allows(&self.rules, &size.to_string(), quality) {
+            return None;
+        }
         let mut lowered = self.clone();
         lowered.size = SizeRequest::from(size);
         lowered.quality = Some(quality.to_owned());
         lowered.fields.insert("size".to_owned(), Value::String(size.to_string()));
         lowered.fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
-        lowered
+        Some(lowered)
+    }
+
+    /// The same request for one image, as a part of it.
+    pub(crate) fn alone(&self) -> Self {
+        let mut alone = self.clone();
+        alone.count = 1;
+        alone.fields.remove("n");
+        alone
+    }
+
+    /// The same request as a part of this turn of an agent.
+    pub(crate) fn within(self, turn: Option<String>) -> Self {
+        Self { turn, ..self }
+    }
+
+    /// The turn of an agent that this is a part of: the same request in another turn is another request.
+    pub(crate) fn turn(&self) -> Option<&str> {
+        self.turn.as_deref()
     }
 
     /// The operation of the document.

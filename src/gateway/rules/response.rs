@@ -1,30 +1,48 @@
 //! A request for a response: a task for a text model that may draw.
 //!
 //! Only what the document lists is looked at, and of the tools only those that draw are judged, by the very rules of the
-//! image endpoints. Everything else is open: the body is kept as the bytes that came, and those go upstream.
+//! image endpoints. Everything else is open: the bytes that came go upstream, and lie meanwhile where they lie, on disk
+//! where there are many of them. They are walked over and never held.
 //! It carries the rules on the main model and on the image tool.
 
+mod agent;
+mod data_url;
 mod headers;
 mod job;
 mod json;
 mod mask;
 mod tool;
+mod walk;
 mod words;
 
 pub(crate) use job::{ImageTool, ResponseJob};
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
-use serde_json::value::RawValue;
 
-use self::job::Tools;
-use self::json::{Known, Shape};
-use super::fields;
-use crate::error::{Reason, Rejection};
+use self::job::{Places, Tools};
+use self::json::{Known, Member, Part, Shape};
+use self::walk::Walk;
+use super::{ImageModels, fields};
+use crate::error::{Error, Reason, Rejection};
+use crate::gateway::spool::Kept;
 
-/// Models whose names begin like this draw, and hold no conversation.
+/// Models whose names begin like this draw, and hold no conversation; so do those that the operator has added.
 const IMAGE_MODELS: &str = "gpt-image-";
+/// The members of a request that are looked at.
+const MEMBERS: &[&str] = &[
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "stream",
+    "store",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "user",
+    "safety_identifier",
+];
 /// Fields that are read, and what they must be where they are there; `null` stands for an absent value.
 const OPTIONAL: [(&str, Shape); 7] = [
     ("instructions", Shape::Text),
@@ -40,32 +58,49 @@ const OPTIONAL: [(&str, Shape); 7] = [
 ///
 /// # Errors
 ///
-/// The first rule that is broken, with the parameter at fault.
-pub(crate) fn response(body: Bytes, headers: &HeaderMap, received: DateTime<Utc>) -> Result<ResponseJob, Rejection> {
-    let known = json::read(&body)?;
-    let model = model(&known)?;
-    input(&known)?;
+/// The first rule that is broken, with the parameter at fault; or the disk, where it does not give the body back.
+pub(super) fn response(
+    models: &ImageModels,
+    body: Kept,
+    headers: &HeaderMap,
+    received: DateTime<Utc>,
+) -> Result<ResponseJob, Error> {
+    let (known, begin) = json::read(&body, MEMBERS)?;
+    let model = model(models, &known)?;
+    let input = input(&body, &known)?;
     for (name, expected) in OPTIONAL {
         optional(&known, name, expected)?;
     }
-    let tools = tools(&known)?;
-    let text = |name: &str| known.get(name).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-    let end_user = text("user").or_else(|| text("safety_identifier"));
-    let stream = known.get("stream").is_some_and(|raw| raw.get() == "true");
-    let part = |name: &str| known.get(name).map(|raw| body.slice_ref(raw.get().as_bytes()));
-    let (input, listed, choice) = (part("input").unwrap_or_default(), part("tools"), part("tool_choice"));
-    let headers = headers::select(headers);
-    Ok(ResponseJob { model, stream, end_user, received, tools, input, listed, choice, headers, body })
+    let tools = tools(models, &body, &known)?;
+    let text = |name: &str| known.get(name).and_then(Member::parsed::<String>);
+    let member = known.get("tool_choice").and_then(Member::raw);
+    Ok(ResponseJob {
+        model,
+        stream: known.get("stream").and_then(Member::parsed).unwrap_or(false),
+        end_user: text("user").or_else(|| text("safety_identifier")),
+        received,
+        tools,
+        places: Places { begin, input, tools: known.get("tools").map(|tools| tools.part) },
+        choice: member.map(<[u8]>::to_vec),
+        headers: headers::select(headers),
+        agent: agent::is_official(headers),
+        injected: false,
+        pieces: vec![body.clone()],
+        body,
+    })
 }
 
-fn model(known: &Known<'_>) -> Result<String, Rejection> {
-    let raw = known.get("model").ok_or_else(|| fields::missing("model".to_owned()))?;
-    let model: String = serde_json::from_str(raw.get()).map_err(|_| wrong_type("model", "a string", raw))?;
+fn model(models: &ImageModels, known: &Known) -> Result<String, Rejection> {
+    let member = known.get("model").ok_or_else(|| fields::missing("model".to_owned()))?;
+    if member.shape() != Shape::Text {
+        return Err(fields::wrong_type("model", "a string", member.shape().as_str()));
+    }
+    let model: String = member.parsed().ok_or_else(|| tool::too_long("model"))?;
     if model.is_empty() {
         let message = "Invalid 'model': empty string. Expected the name of a text or agent model.";
         return Err(Rejection::new("model", Reason::StringBelowMin, message));
     }
-    if model.starts_with(IMAGE_MODELS) {
+    if model.starts_with(IMAGE_MODELS) || models.contains(&model) {
         let message = format!(
             "Invalid value: '{}'. Image models are not allowed here: name a text or agent model, and the image model in \
              the 'image_generation' tool.",
@@ -77,47 +112,40 @@ fn model(known: &Known<'_>) -> Result<String, Rejection> {
 }
 
 /// A text, or the items of a conversation. What the items are is the upstream's to judge.
-fn input(known: &Known<'_>) -> Result<(), Rejection> {
-    let raw = known.get("input").ok_or_else(|| fields::missing("input".to_owned()))?;
-    match json::shape(raw)? {
-        Shape::Text => Ok(()),
-        Shape::Array => json::each(raw, |index, item| match json::shape(item)? {
+fn input(body: &Kept, known: &Known) -> Result<Part, Error> {
+    let part = known.get("input").ok_or_else(|| fields::missing("input".to_owned()))?.part;
+    match part.shape {
+        Shape::Text => {}
+        Shape::Array => Walk::through(body, part).array(&mut |walk, index| match walk.value()?.shape {
             Shape::Object => Ok(()),
-            other => Err(fields::wrong_type(&format!("input[{index}]"), "an object", other.as_str())),
-        }),
-        other => Err(fields::wrong_type("input", "a string or an array", other.as_str())),
+            other => Err(fields::wrong_type(&format!("input[{index}]"), "an object", other.as_str()).into()),
+        })?,
+        other => return Err(fields::wrong_type("input", "a string or an array", other.as_str()).into()),
     }
+    Ok(part)
 }
 
-fn optional(known: &Known<'_>, name: &str, expected: Shape) -> Result<(), Rejection> {
-    let Some(raw) = known.get(name) else { return Ok(()) };
-    match json::shape(raw)? {
-        Shape::Null => Ok(()),
-        found if found == expected => Ok(()),
-        found => Err(fields::wrong_type(name, expected.as_str(), found.as_str())),
+fn optional(known: &Known, name: &str, expected: Shape) -> Result<(), Rejection> {
+    match known.get(name).map(Member::shape) {
+        None | Some(Shape::Null) => Ok(()),
+        Some(found) if found == expected => Ok(()),
+        Some(found) => Err(fields::wrong_type(name, expected.as_str(), found.as_str())),
     }
 }
 
 /// Every tool has a type; those that draw are judged.
-fn tools(known: &Known<'_>) -> Result<Tools, Rejection> {
+fn tools(models: &ImageModels, body: &Kept, known: &Known) -> Result<Tools, Error> {
     let mut tools = Tools::default();
-    let Some(raw) = known.get("tools") else { return Ok(tools) };
-    match json::shape(raw)? {
-        Shape::Null => return Ok(tools),
-        Shape::Array => {}
-        other => return Err(fields::wrong_type("tools", "an array", other.as_str())),
+    let Some(part) = known.get("tools").map(|member| member.part) else { return Ok(tools) };
+    match part.shape {
+        Shape::Null => {}
+        Shape::Array => Walk::through(body, part).array(&mut |walk, index| {
+            tools.count();
+            tool::check(models, &format!("tools[{index}]"), body, walk, &mut tools)
+        })?,
+        other => return Err(fields::wrong_type("tools", "an array", other.as_str()).into()),
     }
-    json::each(raw, |index, raw| {
-        if let Some(tool) = tool::check(&format!("tools[{index}]"), raw)? {
-            tools.add(tool);
-        }
-        Ok(())
-    })?;
     Ok(tools)
-}
-
-fn wrong_type(name: &str, expected: &str, raw: &RawValue) -> Rejection {
-    json::shape(raw).map_or_else(|rejection| rejection, |found| fields::wrong_type(name, expected, found.as_str()))
 }
 
 #[cfg(test)]

@@ -149,3 +149,37 @@ fn a_full_disk_lets_go_of_the_files_that_wait_and_says_so_if_that_does_not_help(
     assert_eq!(writer.write(b"a").unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!((writer.len(), idle(&spool)), (0, 0));
 }
+
+#[test]
+fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
+    let (_folder, spool) = spool();
+    let keep = |pieces: &[usize]| {
+        let (mut keeper, mut all) = (spool.keeper(), Vec::new());
+        for (number, length) in pieces.iter().enumerate() {
+            let piece: Vec<u8> = (0..*length).map(|at| u8::try_from((at * 31 + number) % 256).unwrap()).collect();
+            keeper.write(&piece).unwrap();
+            all.extend(piece);
+        }
+        (keeper.finish().unwrap(), all)
+    };
+    for (pieces, on_disk) in [
+        (&[][..], false),
+        (&[10, 0, 20], false),
+        (&[64 * 1024], false),
+        (&[64 * 1024, 1], true),
+        (&[200_000], true),
+        (&[1000; 200], true),
+    ] {
+        let (kept, all) = keep(pieces);
+        assert_eq!(matches!(kept, Kept::Disk { .. }), on_disk, "{}", all.len());
+        let mut read = vec![0; all.len()];
+        assert_eq!((kept.len(), kept.read_at(0, &mut read).unwrap()), (all.len() as u64, all.len()));
+        assert!(read == all);
+        let (from, to) = (all.len() / 3, all.len() / 2);
+        let part = kept.part(from as u64, to as u64).part(1, u64::MAX);
+        let mut read = vec![0; all.len() + 1];
+        let count = part.read_at(0, &mut read).unwrap();
+        assert_eq!((&read[..count], part.len()), (all.get(from + 1..to).unwrap_or_default(), count as u64));
+        assert_eq!(part.read_at(count as u64, &mut read).unwrap(), 0);
+    }
+}

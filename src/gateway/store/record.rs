@@ -57,6 +57,8 @@ pub(crate) struct Record {
     pub(crate) end_user: Option<String>,
     /// What was made instead of what was asked for, where the caller or the group allowed it.
     pub(crate) fallback: Option<String>,
+    /// Whether the gateway put an image tool into the request, as the group allows it for coding agents.
+    pub(crate) injected_tool: bool,
 }
 
 /// What became of a job.

@@ -71,6 +71,7 @@ pub(crate) fn record(request_id: &str) -> Record {
         key: "key_1".into(),
         end_user: Some("u-1".to_owned()),
         fallback: None,
+        injected_tool: false,
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn call(
         tracing::warn!(coding, "the upstream compressed an answer although it was asked not to");
         return Err(Failure { class: Class::X, cause: Cause::Broken, status: Some(200) });
     }
-    Ok(Reply { body: ReplyBody::Wire(Box::new(response.into_body())), simulated: false })
+    Ok(Reply { body: ReplyBody::Wire(Box::new(response.into_body())), simulated: false, by_tool: false })
 }
 
 /// No answer at all.

@@ -1,4 +1,4 @@
-//! Small calls that make no image: a prompt is judged, a token fetched, an account looked at.
+//! Small calls that make no image: a prompt is judged, a token fetched, an account looked at or asked for its models.
 //!
 //! Decides how much of an answer is read, and what in it is a judgement. Refuses to know what follows from it.
 //! Rules: one request, at most one answer, no redirect, nothing sent twice; at most so many bytes and so long, whatever
@@ -21,8 +21,12 @@ use crate::gateway::config::Moderation;
 
 /// A judgement or a token is a fraction of this.
 const ANSWER_MAX: usize = 64 * 1024;
+/// A list of models is long where each is described.
+const MODELS_MAX: usize = 2 * 1024 * 1024;
 /// A token endpoint or an upstream that is looked at may take so long (ours).
 const PATIENCE: Duration = Duration::from_secs(15);
+/// A list of models may take so long (ours): it comes out of memory.
+const LISTING: Duration = Duration::from_secs(10);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -56,7 +60,7 @@ impl Upstream {
         let body = json!({"model": service.model, "input": prompt}).to_string();
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
         headers.extend(service.api_key.as_ref().map(|key| (AUTHORIZATION, bearer(key.expose()))));
-        let call = Call { what: "moderation", method: Method::POST, headers, body };
+        let call = Call { what: "moderation", method: Method::POST, headers, body, most: ANSWER_MAX };
         let url = format!("{}/moderations", service.base_url.to_string().trim_end_matches('/'));
         let (status, answer) = call.make(&self.transport, &url, Instant::now() + service.timeout).await?;
         if status != 200 {
@@ -75,7 +79,7 @@ impl Upstream {
     ) -> Result<(u16, Bytes), CallFailed> {
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, FORM)]);
         headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
-        let call = Call { what: "token", method: Method::POST, headers, body: form };
+        let call = Call { what: "token", method: Method::POST, headers, body: form, most: ANSWER_MAX };
         call.make(&self.transport, &url.to_string(), Instant::now() + PATIENCE).await
     }
 
@@ -94,9 +98,30 @@ impl Upstream {
         self.look(&address.join("/models"), headers).await
     }
 
+    /// The list of models of an account, as it came.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub(crate) async fn list_models(
+        &self,
+        address: &Address,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Bytes, CallFailed> {
+        let mut headers = address.headers().clone();
+        headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
+        self.listing(&address.join("/models"), headers).await
+    }
+
+    async fn listing(&self, url: &str, headers: HeaderMap) -> Result<Bytes, CallFailed> {
+        let call = Call { what: "models", method: Method::GET, headers, body: String::new(), most: MODELS_MAX };
+        let (status, answer) = call.make(&self.transport, url, Instant::now() + LISTING).await?;
+        if status == 200 { Ok(answer) } else { Err(CallFailed::Status(status)) }
+    }
+
     /// The list itself may be of any length; the status is what counts.
     async fn look(&self, url: &str, headers: HeaderMap) -> Result<u16, CallFailed> {
-        let call = Call { what: "probe", method: Method::GET, headers, body: String::new() };
+        let call = Call { what: "probe", method: Method::GET, headers, body: String::new(), most: ANSWER_MAX };
         let response = call.send(&self.transport, url, Instant::now() + PATIENCE).await?;
         Ok(response.status().as_u16())
     }
@@ -118,6 +143,8 @@ struct Call {
     method: Method,
     headers: HeaderMap,
     body: String,
+    /// So much of an answer is read.
+    most: usize,
 }
 
 // === impl Call ===
@@ -125,14 +152,14 @@ struct Call {
 impl Call {
     /// Makes the call and reads the whole answer.
     async fn make(self, transport: &Transport, url: &str, until: Instant) -> Result<(u16, Bytes), CallFailed> {
-        let what = self.what;
+        let (what, most) = (self.what, self.most);
         let response = self.send(transport, url, until).await?;
         let (head, body) = response.into_parts();
         if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
             tracing::warn!(what, "a service compressed an answer although it was asked not to");
             return Err(CallFailed::Unusable);
         }
-        let read = timeout_at(until, whole(body)).await.unwrap_or(Err(CallFailed::Timeout));
+        let read = timeout_at(until, whole(body, most)).await.unwrap_or(Err(CallFailed::Timeout));
         let answer =
             read.inspect_err(|failed| tracing::warn!(what, %failed, "a service's answer could not be read"))?;
         Ok((head.status.as_u16(), answer))
@@ -170,11 +197,11 @@ fn not_sent(what: &str, error: &SendError) -> CallFailed {
 }
 
 /// All of a body that is not too large.
-async fn whole(mut body: ResponseBody) -> Result<Bytes, CallFailed> {
+async fn whole(mut body: ResponseBody, most: usize) -> Result<Bytes, CallFailed> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|_| CallFailed::Unreachable)?.into_data() else { continue };
-        if read.len() + data.len() > ANSWER_MAX {
+        if read.len() + data.len() > most {
             return Err(CallFailed::Unusable);
         }
         read.extend_from_slice(&data);

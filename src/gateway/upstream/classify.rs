@@ -45,12 +45,19 @@ pub(crate) fn error_in_answer(members: &Map<String, Value>, something: bool) -> 
             rejected(Some(detail.as_ref()), is_image_parameter)
         }
         // A model that answers with words has decided against an image; another account has the same model.
-        _ if said.text && !something => (Class::R, Cause::Refused),
+        _ if said.text && !something && !has_failed_call(members) => (Class::R, Cause::Refused),
         (_, true) => (Class::X, Cause::NoImage),
         (Some(_), false) => (Class::F, Cause::Failed),
         (None, false) => (Class::F, Cause::NoImage),
     };
     Failure { class, cause, status: Some(200) }
+}
+
+/// The model has tried to draw, and its tool has failed: what it says about that is no refusal.
+fn has_failed_call(members: &Map<String, Value>) -> bool {
+    let output = members.get("output").and_then(Value::as_array);
+    let failed = |item: &Value| item["type"] == "image_generation_call" && item["status"] == "failed";
+    output.is_some_and(|output| output.iter().any(failed))
 }
 
 /// An error as an object; some upstreams put theirs into a list.

@@ -17,6 +17,8 @@ pub(crate) struct Reply {
     pub(crate) body: ReplyBody,
     /// The simulator drew it.
     pub(crate) simulated: bool,
+    /// A text model drew it with its tool: the image stands in a response.
+    pub(crate) by_tool: bool,
 }
 
 /// The body of a reply, whoever makes it.

@@ -1,11 +1,12 @@
-//! The `responses` protocol: an upstream that speaks `/responses` itself. The caller's body goes there to the byte.
+//! The `responses` protocol: an upstream that speaks `/responses` itself. The caller's body goes there to the byte, from
+//! where it lies.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use tokio::time::Instant;
 
 use super::reply::{Failure, Reply};
-use super::transport::{RequestBody, Transport};
+use super::transport::{Piece, RequestBody, Transport};
 use super::{call, classify};
 use crate::gateway::accounts::{Address, Lease};
 use crate::gateway::rules::ResponseJob;
@@ -31,7 +32,7 @@ fn request(
         .method(Method::POST)
         .uri(address.join("/responses"))
         .header(USER_AGENT, concat!("imagate/", env!("CARGO_PKG_VERSION")))
-        .body(RequestBody::from(job.body().clone()))?;
+        .body(RequestBody::from(job.pieces().iter().cloned().map(Piece::Kept).collect::<Vec<_>>()))?;
     let headers = request.headers_mut();
     // In this order: what the agent says of itself, what the operator says, and what is ours alone.
     for (name, value) in job.headers().iter().chain(address.headers()) {

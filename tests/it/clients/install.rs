@@ -32,15 +32,15 @@ fn once(shelf: &str, name: &str, mark: &str, fill: impl FnOnce(&Path)) -> PathBu
     home
 }
 
-/// An interpreter with this package.
-pub(crate) fn python(variable: &str, name: &str, requirement: &str) -> PathBuf {
+/// An interpreter with these packages.
+pub(crate) fn python(variable: &str, name: &str, requirements: &str) -> PathBuf {
     if let Some(given) = setting(variable) {
         return given.into();
     }
-    let home = once("venv", name, requirement, |home| {
+    let home = once("venv", name, requirements, |home| {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(home));
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement];
-        run(Command::new(home.join("bin/python")).args(pip));
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        run(Command::new(home.join("bin/python")).args(pip).args(requirements.split(' ')));
     });
     home.join("bin/python")
 }

@@ -6,16 +6,21 @@
 use std::process::Command;
 
 use super::install::{node, python, run, script, target};
-use super::tour;
+use super::{Cost, tour, tour_over};
 
 const SCRIPTS: [&str; 3] = ["kit.mjs", "openai_tour.mjs", "ai_sdk_tour.mjs"];
+
+/// Before accounts that speak the image endpoints, and before those that do not.
+const BOTH: [fn(&mut Command) -> Cost; 2] = [tour, tour_over];
 
 #[test]
 #[ignore = "cargo xtask tours"]
 fn the_ai_sdk_for_node_20_is_content_with_every_answer() {
     let packages = ["ai@6", "@ai-sdk/openai@3", "@ai-sdk/openai-compatible@2"];
     let place = node("IMAGATE_NODE_AI_6", "ai-6", &packages, &SCRIPTS);
-    tour(Command::new("node").arg("ai_sdk_tour.mjs").current_dir(place));
+    for tour in BOTH {
+        tour(Command::new("node").arg("ai_sdk_tour.mjs").current_dir(&place));
+    }
 }
 
 #[test]
@@ -24,7 +29,9 @@ fn the_newest_ai_sdk_and_node_sdk_are_content_with_every_answer() {
     // The package `node` brings the interpreter that these releases need.
     let packages = ["node@24", "openai@7", "ai@7", "@ai-sdk/openai@4", "@ai-sdk/openai-compatible@3"];
     let place = node("IMAGATE_NODE_AI_7", "ai-7", &packages, &SCRIPTS);
-    for name in ["openai_tour.mjs", "ai_sdk_tour.mjs"] {
+    for (tour, name) in
+        BOTH.into_iter().flat_map(|tour| ["openai_tour.mjs", "ai_sdk_tour.mjs"].map(|name| (tour, name)))
+    {
         tour(Command::new(place.join("node_modules/node/bin/node")).arg(name).current_dir(&place));
     }
 }
@@ -33,7 +40,9 @@ fn the_newest_ai_sdk_and_node_sdk_are_content_with_every_answer() {
 #[ignore = "cargo xtask tours"]
 fn litellm_is_content_with_every_answer() {
     let interpreter = python("IMAGATE_PY_LITELLM", "litellm", "litellm");
-    tour(Command::new(interpreter).arg(script("litellm_tour.py")));
+    for tour in BOTH {
+        tour(Command::new(&interpreter).arg(script("litellm_tour.py")));
+    }
 }
 
 #[test]
@@ -47,5 +56,7 @@ fn async_openai_is_content_with_every_answer() {
     }
     let mut build = Command::new(env!("CARGO"));
     run(build.args(["build", "--quiet"]).current_dir(&home).env("CARGO_TARGET_DIR", home.join("target")));
-    tour(&mut Command::new(home.join("target/debug/tour_async_openai")));
+    for tour in BOTH {
+        tour(&mut Command::new(home.join("target/debug/tour_async_openai")));
+    }
 }

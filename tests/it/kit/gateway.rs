@@ -84,7 +84,7 @@ impl Gateway {
     pub(crate) fn keep_address(&self) {
         let file = std::fs::read_to_string(self.config()).expect("a configuration");
         let listen = format!("listen = \"{}\"", self.address());
-        std::fs::write(self.config(), file.replace("listen = \"127.0.0.1:0\"", &listen)).expect("a configuration");
+        std::fs::write(self.config(), file.replacen("listen = \"127.0.0.1:0\"", &listen, 1)).expect("a configuration");
     }
 
     /// `SIGKILL` in the middle of whatever it does.

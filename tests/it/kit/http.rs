@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::form::Pieces;
+use super::form::{Pieces, concat};
 use super::{PATIENCE, Place};
 use reply::is_hang;
 pub(crate) use reply::{Answer, Reply};
@@ -48,6 +48,10 @@ impl Call {
 
     pub(crate) fn post(path: &str) -> Self {
         Self { method: "POST", ..Self::get(path) }
+    }
+
+    pub(crate) fn head_of(path: &str) -> Self {
+        Self { method: "HEAD", ..Self::get(path) }
     }
 
     pub(crate) fn patch(path: &str) -> Self {
@@ -106,6 +110,16 @@ impl Call {
         self
     }
 
+    /// Packs the body, and says so.
+    pub(crate) fn packed(mut self, coding: &str, pack: fn(&[u8]) -> Vec<u8>) -> Self {
+        self.payload = match self.payload {
+            Payload::Sized(body) => Payload::Sized(pack(&body)),
+            Payload::Pieces(pieces) => Payload::Sized(pack(&concat(&pieces))),
+            other => other,
+        };
+        self.header("content-encoding", coding)
+    }
+
     /// Sends the body in chunks instead of with a length.
     pub(crate) fn in_chunks_of(mut self, size: usize) -> Self {
         if let Payload::Sized(body) = self.payload {
@@ -141,7 +155,9 @@ impl Call {
 
     /// Sends, and reads the head of the answer.
     pub(crate) fn open(self, address: SocketAddr) -> std::io::Result<Reply> {
-        Reply::read_at(self.place(), self.dispatch(address)?)
+        let (place, is_head) = (self.place(), self.method == "HEAD");
+        let reply = Reply::read_at(place, self.dispatch(address)?)?;
+        Ok(if is_head { reply.without_body() } else { reply })
     }
 
     /// Sends a body in pieces only as long as nothing is answered. Says how much of it was taken.

@@ -45,7 +45,12 @@ struct Lines {
 impl Program {
     /// `home` stands for every directory that the program could find by itself.
     pub(crate) fn new(home: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
+        Self::other(Path::new(env!("CARGO_BIN_EXE_imagate")), home)
+    }
+
+    /// Another program, as [`Program::new`].
+    pub(crate) fn other(program: &Path, home: &Path) -> Self {
+        let mut command = Command::new(program);
         command.env_clear().stdin(Stdio::null());
         for name in ["PATH", "IT_REAL_PROGRAM", "LLVM_PROFILE_FILE"] {
             if let Some(value) = setting(name) {
@@ -75,13 +80,19 @@ impl Program {
 
     /// Runs it to its end; one that does not end is killed, and has no exit code then.
     #[track_caller]
-    pub(crate) fn run(mut self) -> Done {
+    pub(crate) fn run(self) -> Done {
+        self.run_within(PATIENCE)
+    }
+
+    /// As [`Program::run`], with another patience.
+    #[track_caller]
+    pub(crate) fn run_within(mut self, patience: Duration) -> Done {
         let mut child = self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let stdout = Lines::follow(child.stdout.take().expect("stdout"));
         let stderr = Lines::follow(child.stderr.take().expect("stderr"));
         let start = Instant::now();
         let status = loop {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > patience {
                 drop(child.kill());
             }
             if let Some(status) = child.try_wait().expect("a status") {

@@ -4,11 +4,13 @@
 //! bearer token ([`FakeUpstream::always`]), a directive in the prompt (`a red cube [[status=429 retry-after=7]]`), and
 //! otherwise the good answer. The words are listed in [`script`].
 
+mod agent;
 mod answer;
 mod coding;
 mod doors;
 mod events;
 mod ledger;
+mod models;
 mod parts;
 mod play;
 mod responses;
@@ -21,8 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::digest;
+
 use super::PATIENCE;
 use super::http::{find, read_headers, read_line};
+pub(crate) use agent::Turn;
 pub(crate) use doors::{Deaf, Shut};
 pub(crate) use ledger::Attempt;
 use parts::Parts;
@@ -50,7 +55,11 @@ struct State {
     /// The scripts that are left of each token; the last one stays.
     by_token: HashMap<String, VecDeque<Script>>,
     open_gates: HashSet<String>,
+    /// What the model does in each turn, where somebody has laid it down.
+    conversation: Vec<Turn>,
     closed: bool,
+    /// Large bodies are digested and let go.
+    digests: bool,
 }
 
 // === impl FakeUpstream ===
@@ -58,6 +67,13 @@ struct State {
 impl FakeUpstream {
     pub(crate) fn start() -> Self {
         Self::on(TcpListener::bind("127.0.0.1:0").expect("a port"))
+    }
+
+    /// One that keeps no large body: it knows only its digest.
+    pub(crate) fn digesting() -> Self {
+        let upstream = Self::start();
+        upstream.state().digests = true;
+        upstream
     }
 
     fn on(listener: TcpListener) -> Self {
@@ -96,6 +112,11 @@ impl FakeUpstream {
     pub(crate) fn in_turn(&self, token: &str, scripts: &[&str]) {
         let scripts = scripts.iter().map(|script| Script::parse(script)).collect();
         self.state().by_token.insert(token.to_owned(), scripts);
+    }
+
+    /// From now on tasks that no script speaks of get these turns of a conversation.
+    pub(crate) fn converse(&self, turns: &[Turn]) {
+        self.state().conversation = turns.to_vec();
     }
 
     /// Opens the gate that scripts name with `gate=` or `gate-middle=`; it stays open.
@@ -224,9 +245,10 @@ fn serve(
     let (at, mut attempt) = read_head(reader, shared, connection)?;
     let early = early(shared, &attempt.token);
     if early.is_none() {
-        read_body(reader, &mut attempt)?;
-        let (body, parts) = (attempt.body.clone(), attempt.parts.clone());
-        shared.note(at, |line| (line.body, line.parts) = (body, parts));
+        let most = if shared.state().digests { DIGESTED } else { usize::MAX };
+        read_body(reader, &mut attempt, most)?;
+        let (body, parts, digest) = (attempt.body.clone(), attempt.parts.clone(), attempt.digest.clone());
+        shared.note(at, |line| (line.body, line.parts, line.digest) = (body, parts, digest));
     }
     let last = early.is_some();
     let script = match early {
@@ -234,8 +256,11 @@ fn serve(
         None if before.has("sour") => Script::parse("hang-up how=reset"),
         None => choose(shared, &attempt),
     };
-    let answer = if attempt.path.ends_with("/responses") {
-        responses::make(&script, &attempt.json(), at)
+    let answer = if attempt.path.ends_with("/models") {
+        models::make(&script, at)
+    } else if attempt.path.ends_with("/responses") {
+        let (turns, request) = (shared.state().conversation.clone(), attempt.json());
+        agent::answer(&turns, &script, &request, at).unwrap_or_else(|| responses::make(&script, &request, at))
     } else {
         answer::make(&script, &attempt.fields(), attempt.is_edit(), at)
     };
@@ -281,6 +306,7 @@ fn read_head(
         path: words.next().unwrap_or_default(),
         headers,
         body: Vec::new(),
+        digest: Vec::new(),
         parts: Vec::new(),
         script: String::new(),
         sent: Vec::new(),
@@ -295,13 +321,24 @@ fn read_head(
     Ok((state.ledger.len() - 1, attempt))
 }
 
-fn read_body(reader: &mut BufReader<TcpStream>, attempt: &mut Attempt) -> std::io::Result<()> {
+/// A body above this is not kept by an upstream that digests.
+const DIGESTED: usize = 1 << 20;
+
+fn read_body(reader: &mut BufReader<TcpStream>, attempt: &mut Attempt, most: usize) -> std::io::Result<()> {
     let mut parts = attempt.header("content-type").and_then(Parts::of);
-    let mut body = Vec::new();
+    let (mut body, mut context, mut total) = (Vec::new(), digest::Context::new(&digest::SHA256), 0);
     let length = attempt.header("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
     let mut sink = |bytes: &[u8]| match &mut parts {
         Some(parts) => parts.feed(bytes),
-        None => body.extend_from_slice(bytes),
+        None => {
+            context.update(bytes);
+            total += bytes.len();
+            if total <= most {
+                body.extend_from_slice(bytes);
+            } else {
+                body = Vec::new();
+            }
+        }
     };
     if attempt.header("transfer-encoding").is_none() {
         copy(reader, length, &mut sink)?;
@@ -316,6 +353,7 @@ fn read_body(reader: &mut BufReader<TcpStream>, attempt: &mut Attempt) -> std::i
         }
     }
     attempt.body = body;
+    attempt.digest = context.finish().as_ref().to_vec();
     attempt.parts = parts.map(Parts::finish).unwrap_or_default();
     Ok(())
 }
@@ -347,6 +385,5 @@ fn choose(shared: &Shared, attempt: &Attempt) -> Script {
         return script.unwrap_or_default();
     }
     drop(state);
-    let fields = attempt.fields();
-    Script::in_prompt(fields["prompt"].as_str().or(fields["input"].as_str()).unwrap_or_default())
+    Script::in_prompt(&attempt.prompt())
 }

@@ -136,3 +136,19 @@ fn a_plain_caller_who_leaves_has_paid_and_the_response_is_recorded() {
         (&json!("cancelled"), &json!(50))
     );
 }
+
+#[test]
+fn an_answer_in_the_other_shape_is_never_asked_for_again_and_the_operator_learns_of_it() {
+    for (script, stream, said) in
+        [("sse", false, "answered with events"), ("plain", true, "answered with one response")]
+    {
+        let upstream = FakeUpstream::start();
+        let gateway = two(&upstream);
+        let answer = call(&gateway).json(&drawing(script, stream)).send(gateway.address());
+        assert_eq!(answer.error(502)["reason"], "no_image_data", "{script}");
+        assert_eq!(answer.should_retry(), Some("false"), "{script}: it may have been paid for");
+        assert_eq!(upstream.attempts(), 1, "{script}");
+        assert!(gateway.said().contains(said), "{script}: {}", gateway.said());
+        assert_eq!(gateway.settled(1)[0]["attempts"][0]["class"], json!("X"), "{script}");
+    }
+}

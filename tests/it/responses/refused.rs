@@ -57,3 +57,27 @@ fn the_key_comes_first_and_the_size_has_an_end() {
     assert_eq!(text.send(gateway.address()).error(415)["code"], "unsupported_media_type");
     assert_eq!(upstream.accepted(), 0);
 }
+
+#[test]
+fn a_websocket_handshake_is_told_to_go_on_without_whoever_asks() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let key = format!("Bearer {}", gateway.secret());
+    for authorization in [None, Some("Bearer eyJ.eyJ.sig"), Some(key.as_str())] {
+        let get = || {
+            let call = Call::get("/v1/responses").header("openai-beta", "responses_websockets=2026-02-06");
+            authorization.map_or(call.clone(), |value| call.header("authorization", value))
+        };
+        for protocol in ["websocket", "WebSocket", "WEBSOCKET", "h2c, websocket", "websocket , h2c"] {
+            let call = get().header("upgrade", protocol).header("sec-websocket-version", "13");
+            let answer = call.header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==").send(gateway.address());
+            assert_eq!(answer.error(426)["code"], "method_not_allowed", "{protocol}");
+        }
+        for call in [get(), get().header("upgrade", "h2c"), get().header("upgrade", "websockets")] {
+            let answer = call.send(gateway.address());
+            assert_eq!(answer.error(405)["code"], "method_not_allowed");
+            assert_eq!(answer.header("allow"), Some("POST"));
+        }
+    }
+    assert_eq!(upstream.accepted(), 0);
+}

@@ -1,4 +1,5 @@
-//! What the tests need from outside of Rust: a C compiler, curl, Node, and Python with the official SDKs and a fuzzer.
+//! What the tests need from outside of Rust: a C compiler, curl, Node with the official SDK and a coding agent, and Python
+//! with the official SDKs, two frameworks on top of them, and a fuzzer.
 
 use std::ffi::OsString;
 use std::fs;
@@ -51,27 +52,46 @@ const TOOLS: [Tool; 4] = [
     },
 ];
 
-/// A Python package, the module that shows that it is there, and the variable in which the tests find its Python.
+/// Python packages, the modules that show that they are there, and the variable in which the tests find their Python.
 struct Package {
     folder: &'static str,
-    requirement: &'static str,
+    requirements: &'static str,
     module: &'static str,
     variable: &'static str,
 }
 
-const PACKAGES: [Package; 3] = [
-    Package { folder: "openai-newest", requirement: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
-    Package { folder: "openai-2", requirement: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
+const PACKAGES: [Package; 6] = [
+    Package { folder: "openai-newest", requirements: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
+    Package { folder: "openai-2", requirements: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
     Package {
         folder: "schemathesis",
-        requirement: "schemathesis",
+        requirements: "schemathesis",
         module: "schemathesis",
         variable: "IMAGATE_PY_SCHEMATHESIS",
     },
+    Package {
+        folder: "agents",
+        requirements: "langchain-openai openai-agents",
+        module: "agents, langchain_openai",
+        variable: "IMAGATE_PY_AGENTS",
+    },
+    Package {
+        folder: "jsonschema",
+        requirements: "jsonschema",
+        module: "jsonschema",
+        variable: "IMAGATE_PY_JSONSCHEMA",
+    },
+    Package {
+        folder: "skills-ref",
+        requirements: "skills-ref",
+        module: "skills_ref",
+        variable: "IMAGATE_PY_SKILLS_REF",
+    },
 ];
 
-/// The package of Node that the tests find in the folder that this variable names.
-const NODE: (&str, &str) = ("openai", "IMAGATE_NODE_OPENAI");
+/// Folders with a package of Node, and the variables in which the tests find them.
+const NODE: [(&str, &str, &str); 2] =
+    [("openai", "openai", "IMAGATE_NODE_OPENAI"), ("codex", "@openai/codex", "IMAGATE_NODE_CODEX")];
 
 /// The file that says that an environment was finished, and for what.
 const FINISHED: &str = "imagate-finished";
@@ -117,10 +137,11 @@ pub(super) fn clients(root: &Path) -> Result<Vec<(OsString, OsString)>> {
         println!("{}={}", package.variable, python.display());
         variables.push((OsString::from(package.variable), python.into_os_string()));
     }
-    let (name, variable) = NODE;
-    let modules = modules(&root.join("target").join("clients").join(name), name).with_context(|| name)?;
-    println!("{variable}={}", modules.display());
-    variables.push((OsString::from(variable), modules.into_os_string()));
+    for (name, package, variable) in NODE {
+        let modules = modules(&root.join("target").join("clients").join(name), package).with_context(|| package)?;
+        println!("{variable}={}", modules.display());
+        variables.push((OsString::from(variable), modules.into_os_string()));
+    }
     Ok(variables)
 }
 
@@ -129,7 +150,7 @@ fn environment(folder: &Path, package: &Package) -> Result<PathBuf> {
         if cfg!(windows) { folder.join("Scripts").join("python.exe") } else { folder.join("bin").join("python") };
     // The system's Python may have been replaced since, which breaks what was made with it.
     let imports = format!("import {}", package.module);
-    if is_finished(folder, package.requirement)
+    if is_finished(folder, package.requirements)
         && python.to_str().is_some_and(|python| succeeds(&[python, "-c", &imports]))
     {
         return Ok(python);
@@ -137,9 +158,10 @@ fn environment(folder: &Path, package: &Package) -> Result<PathBuf> {
     // `--clear` drops what a run that was interrupted left behind.
     let folder_name = folder.to_str().context("the path of this repository is not UTF-8")?;
     execute(Path::new(PYTHON), &["-m", "venv", "--clear", folder_name])?;
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", package.requirement];
+    let mut install = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"];
+    install.extend(package.requirements.split(' '));
     execute(&python, &install)?;
-    fs::write(folder.join(FINISHED), package.requirement)?;
+    fs::write(folder.join(FINISHED), package.requirements)?;
     Ok(python)
 }
 

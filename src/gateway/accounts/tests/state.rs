@@ -60,7 +60,10 @@ async fn disabling_and_enabling_arrive() {
     change(&store, "a", AccountChange::Disable { reason: "by hand".to_owned() }).await;
     round(&accounts).await;
     assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
-    assert_eq!(accounts.explain("default", false)[0].state, Availability::Disabled { reason: "by hand".to_owned() });
+    assert_eq!(
+        accounts.explain("default", false, None)[0].state,
+        Availability::Disabled { reason: "by hand".to_owned() }
+    );
     let restarted = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     assert_eq!(lease(&restarted).await.err(), Some(NoLease::NoneLeft));
     change(&store, "a", AccountChange::Enable).await;
@@ -96,7 +99,7 @@ async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
     change(&store, "k", AccountChange::Reseal(other)).await;
     round(&accounts).await;
     // Its only place is still taken.
-    assert_eq!(accounts.explain("default", false)[0].state, Availability::Full);
+    assert_eq!(accounts.explain("default", false, None)[0].state, Availability::Full);
     drop(held);
     let held = lease(&accounts).await.unwrap();
     assert_eq!(shown(&held), "Bearer second");
@@ -117,11 +120,11 @@ async fn an_account_that_cannot_be_read_is_left_out_and_harms_no_other() {
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     round(&accounts).await;
     assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
-    assert_eq!(accounts.explain("default", false).len(), 1);
+    assert_eq!(accounts.explain("default", false, None).len(), 1);
     let mended = kept(&store, "broken", "x").sealed.unwrap();
     change(&store, "broken", AccountChange::Reseal(mended)).await;
     round(&accounts).await;
-    assert_eq!(accounts.explain("default", false).len(), 2);
+    assert_eq!(accounts.explain("default", false, None).len(), 2);
 }
 
 #[tokio::test]
@@ -209,7 +212,7 @@ async fn a_choice_is_explained_in_the_order_of_the_choice() {
     let mut all = Vec::from(all);
     all[4].groups = vec!["elsewhere".to_owned()];
     let accounts = start(&store, "one", &all, &FakeTokens::rotating()).await;
-    let explained = accounts.explain("default", false);
+    let explained = accounts.explain("default", false, None);
     let names: Vec<&str> = explained.iter().map(|one| one.account.as_str()).collect();
     assert_eq!(names, ["token", "liked", "plain", "free", "far"]);
     assert_eq!(explained.iter().map(|one| one.chosen).collect::<Vec<_>>(), [true, false, false, false, false]);
@@ -221,7 +224,7 @@ async fn a_choice_is_explained_in_the_order_of_the_choice() {
             "priority": 0, "taken": 0, "places": 64,
         })
     );
-    assert!(accounts.explain("nobody", true).iter().all(|one| !one.chosen));
+    assert!(accounts.explain("nobody", true, None).iter().all(|one| !one.chosen));
 }
 
 #[tokio::test]
@@ -234,6 +237,6 @@ async fn what_can_be_seen_of_a_lease_holds_no_secret() {
         accounts.take(&KeyId::from("k"), Wanted { tried: vec!["t".to_owned()], ..wanted() }).await.unwrap(),
     ];
     assert!(leases.iter().all(|lease| shown(lease).contains(CANARY)));
-    let seen = format!("{leases:?} {:?} {:?}", accounts.pool, accounts.explain("default", false));
+    let seen = format!("{leases:?} {:?} {:?}", accounts.pool, accounts.explain("default", false, None));
     assert!(!seen.contains(CANARY), "{seen}");
 }

@@ -80,6 +80,24 @@ pub(crate) enum OnError {
     Closed,
 }
 
+/// The file format of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OutputFormat {
+    Png,
+    Jpeg,
+    Webp,
+}
+
+/// What is behind the subject of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Background {
+    Auto,
+    Opaque,
+    Transparent,
+}
+
 // === impl Kind ===
 
 impl Kind {
@@ -173,6 +191,32 @@ impl OnError {
         match self {
             Self::Open => "open",
             Self::Closed => "closed",
+        }
+    }
+}
+
+// === impl OutputFormat ===
+
+impl OutputFormat {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpeg",
+            Self::Webp => "webp",
+        }
+    }
+}
+
+// === impl Background ===
+
+impl Background {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Opaque => "opaque",
+            Self::Transparent => "transparent",
         }
     }
 }

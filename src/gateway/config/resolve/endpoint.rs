@@ -6,6 +6,11 @@ use super::Desk;
 use crate::gateway::config::raw::{Kind, Protocol, RawAccount, RawHeader};
 use crate::gateway::config::{Credentials, Endpoint, Secret, Upstream, address, headers};
 
+/// The model that runs the image tool where an account says nothing (ours): the text model of the contract's examples.
+const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
+/// How the ids of models begin that only draw.
+const IMAGE_MODELS: &str = "gpt-image-";
+
 impl Desk<'_> {
     pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<Upstream> {
         let kind = account.kind?;
@@ -23,6 +28,7 @@ impl Desk<'_> {
             ("base_url", account.base_url.is_some()),
             ("allow_http", account.allow_http.is_some()),
             ("headers", account.headers.is_some()),
+            ("host_model", account.host_model.is_some()),
         ];
         let key = [("api_key", account.api_key.is_some())];
         let tokens = [
@@ -57,7 +63,21 @@ impl Desk<'_> {
         };
         let headers = self.headers(&format!("{path}.headers"), account);
         let protocol = account.protocol.unwrap_or(Protocol::Images);
-        Some(Endpoint { base_url: base_url?, protocol, credentials: credentials?, headers })
+        let host_model = self.host_model(&format!("{path}.host_model"), account, protocol);
+        Some(Endpoint { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
+    }
+
+    /// The model that runs the image tool. One that draws cannot: it takes no tools.
+    fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: Protocol) -> String {
+        let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
+        if protocol != Protocol::Responses {
+            self.wrong(setting, "has a meaning only for an account with the protocol \"responses\"");
+        } else if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.wrong(setting, "must be the id of a text model, such as \"gpt-5.5\"");
+        } else if model.starts_with(IMAGE_MODELS) {
+            self.wrong(setting, "must be a text model: an image model cannot run the image tool");
+        }
+        model.clone()
     }
 
     fn base_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {

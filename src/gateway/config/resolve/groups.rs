@@ -28,6 +28,7 @@ impl Desk<'_> {
                 delivery: Delivery::Report,
                 deadlines,
                 fallback: Fallback::Off,
+                inject_image_tool: false,
                 filter: Filter::default(),
             });
         }
@@ -44,6 +45,7 @@ impl Desk<'_> {
             delivery: raw.delivery.unwrap_or(Delivery::Report),
             deadlines: Deadlines { standard, large, ..deadlines },
             fallback: raw.fallback.unwrap_or(Fallback::Off),
+            inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
             filter: raw.filter.as_ref().map_or_else(Filter::default, |raw| self.filter(&format!("{path}.filter"), raw)),
         }
     }
@@ -75,7 +77,7 @@ impl Desk<'_> {
         let api_key = raw.api_key.as_ref().map(|source| self.header_secret(&format!("{path}.api_key"), source));
         let timeout = self.period(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);
         let model = raw.model.clone().unwrap_or_else(|| DEFAULT_JUDGE.to_owned());
-        self.model(&format!("{path}.model"), &model);
+        self.model_id(&format!("{path}.model"), &model);
         Some(Moderation {
             base_url: base_url?,
             // A key that cannot be read must not become a call without one.

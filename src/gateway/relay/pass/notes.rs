@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::scan::{Reader, Want};
 use crate::gateway::relay::fill::{self, Usage};
 use crate::gateway::relay::item::Item;
 use crate::gateway::relay::rewrite::Summary;
+use crate::gateway::relay::scan::{Reader, Want};
 use crate::gateway::upstream::is_refusal;
 use crate::image::Facts;
 
@@ -156,20 +156,9 @@ impl Notes {
         Summary { delivered: self.delivered.clone(), usage: self.usage() }
     }
 
-    /// The tokens of the text and those of its images.
-    fn usage(&self) -> Option<Usage> {
-        let text = self.response.get("usage").and_then(fill::usage).map(|usage| Usage {
-            input_image: 0,
-            input_text: usage.input,
-            output_image: 0,
-            output_text: usage.output,
-            ..usage
-        });
-        let image = self.response.get("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(fill::usage);
-        match (text, image) {
-            (Some(text), Some(image)) => Some(text.and(image)),
-            (text, image) => text.or(image),
-        }
+    /// The tokens that were charged so far.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        fill::of_response(&self.response)
     }
 
     /// What the upstream says instead of an answer, in the words by which failures are judged.

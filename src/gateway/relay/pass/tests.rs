@@ -324,3 +324,51 @@ async fn an_open_image_call_shows_a_sign_of_life_that_agents_take_for_one() {
         (&json!("ig_1"), &json!(0), &json!(4))
     );
 }
+
+#[tokio::test]
+async fn a_plain_response_never_gets_into_a_stream_of_events_that_has_begun() {
+    let call = json!({"type": "image_generation_call", "result": base64(2_000_000)});
+    let mut more = usage();
+    more["output"] = json!([call]);
+    // As it is polled once the first heartbeat has gone out.
+    let mut pass = Pass::new(pieces(&response("completed", &more).to_string(), 10_000), told(true), limits());
+    loop {
+        match std::future::poll_fn(|cx| pass.poll_step(cx)).await {
+            Ok(Step::Pieces(pieces)) => assert!(pieces.is_empty(), "{pieces:?}"),
+            Ok(Step::End(..)) => panic!("it ended as if all were well"),
+            Err(broken) => break assert!(matches!(broken, Broken::Malformed(_)), "{broken:?}"),
+        }
+    }
+    assert!(pass.summary().usage.is_some(), "it was paid for");
+    let end = pass.break_off(ERROR).expect("an end");
+    pair(std::str::from_utf8(&end).expect("text"));
+}
+
+/// What upstreams and what stands before them send to keep a connection awake is no event, and moves no agent's timer.
+#[tokio::test(start_paused = true)]
+async fn comments_of_the_upstream_do_not_stand_for_the_sign_of_life() {
+    let story = story(400);
+    let (sender, pieces) = tokio::sync::mpsc::channel(16);
+    for text in &story[..4] {
+        sender.send(Bytes::from(text.clone())).await.expect("a reader");
+    }
+    let (mut body, _) = relay(prove_response(ReplyBody::Channel(pieces), told(true), limits()).await.expect("work"));
+    let busy = async move {
+        while sender.send(Bytes::from_static(b": busy\n\n")).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    };
+    let hear = async move {
+        let mut said = String::new();
+        while !said.contains("\"sequence_number\":5") {
+            let frame = body.frame().await.expect("more").expect("no error");
+            said.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("text"));
+        }
+        said
+    };
+    let ((), said) = tokio::join!(busy, hear);
+    let silence = said.strip_prefix(&story[..4].concat()).expect("the upstream's events first");
+    let sign = "event: response.image_generation_call.generating\ndata: ";
+    let comments: Vec<usize> = silence.split(sign).map(|part| part.matches(": busy\n\n").count()).collect();
+    assert_eq!(comments, [7, 6, 0], "{silence}");
+}

@@ -6,8 +6,14 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
 
-use super::words;
-use crate::image::{Format, SizeRequest};
+use super::json::{Part, Shape};
+use super::{agent, words};
+use crate::error::Error;
+use crate::gateway::spool::Kept;
+use crate::image::{Format, SizeRequest, Source as _};
+
+/// The tool that is put in where an agent brings none. Agents save what it makes as a PNG file.
+const INJECTED: &str = r#"{"type":"image_generation","output_format":"png"}"#;
 
 /// A request for a response that passed every rule. Only this room makes one.
 #[derive(Clone)]
@@ -17,12 +23,25 @@ pub(crate) struct ResponseJob {
     pub(super) end_user: Option<String>,
     pub(super) received: DateTime<Utc>,
     pub(super) tools: Tools,
-    /// Parts of the body, as they stand in it.
-    pub(super) input: Bytes,
-    pub(super) listed: Option<Bytes>,
-    pub(super) choice: Option<Bytes>,
+    pub(super) places: Places,
+    /// As it stands in the body, unless it is large.
+    pub(super) choice: Option<Vec<u8>>,
     pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+    pub(super) agent: bool,
+    pub(super) injected: bool,
+    /// The pieces of the body that goes upstream; without an injected tool there is one.
+    pub(super) pieces: Vec<Kept>,
+    /// The body as it came.
+    pub(super) body: Kept,
+}
+
+/// Where things stand in a body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    /// The brace that opens it.
+    pub(super) begin: u64,
+    pub(super) input: Part,
+    pub(super) tools: Option<Part>,
 }
 
 /// What the image tools of a request ask for. A request may list millions of tools, so only a summary is kept.
@@ -31,10 +50,13 @@ pub(super) struct Tools {
     first: Option<ImageTool>,
     large: bool,
     partials: u32,
+    count: usize,
+    /// The agent brings its own tool for images.
+    own: bool,
 }
 
 /// What one image tool asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ImageTool {
     /// Pixels.
     pub(crate) size: SizeRequest,
@@ -55,6 +77,16 @@ impl Tools {
         self.large |= tool.size.exact().is_some_and(crate::image::Size::is_large);
         self.partials = self.partials.max(tool.partials);
         self.first.get_or_insert(tool);
+    }
+
+    /// One more tool, of whatever kind.
+    pub(super) const fn count(&mut self) {
+        self.count += 1;
+    }
+
+    /// One of them is the agent's own tool for images.
+    pub(super) const fn note_own(&mut self) {
+        self.own = true;
     }
 }
 
@@ -97,23 +129,66 @@ impl ResponseJob {
     }
 
     /// What the user said last. It never goes into a log or a record.
-    pub(crate) fn prompt(&self) -> String {
-        words::last(&self.input)
+    ///
+    /// # Errors
+    ///
+    /// Where the disk does not give the body back.
+    pub(crate) fn prompt(&self) -> Result<String, Error> {
+        words::last(&self.body, self.places.input)
     }
 
-    /// Everything that is said in the request, whoever says it. It never goes into a log or a record.
-    pub(crate) fn texts(&self) -> String {
-        words::all(&self.body)
+    /// Hears everything that is said in the request, whoever says it, in windows that overlap, until one of them is
+    /// enough. It never goes into a log or a record.
+    ///
+    /// # Errors
+    ///
+    /// Where the disk does not give the body back.
+    pub(crate) fn hear(&self, mut enough: impl FnMut(&str) -> bool) -> Result<(), Error> {
+        words::all(&self.body, &mut enough)
     }
 
-    /// The tools as they stand in the body.
-    pub(crate) fn listed_tools(&self) -> Option<&[u8]> {
-        self.listed.as_deref()
+    /// The tools as they stand in the body, unless they are longer than this.
+    pub(crate) fn listed_tools(&self, most: usize) -> Option<Vec<u8>> {
+        let part = self.places.tools?;
+        let length = usize::try_from(part.to - part.from).ok().filter(|length| *length <= most)?;
+        let mut listed = vec![0; length];
+        let read = self.body.read_at(part.from, &mut listed).ok()?;
+        (read == length).then_some(listed)
     }
 
-    /// The choice of tools as it stands in the body.
+    /// The choice of tools as it stands in the body, unless it is large.
     pub(crate) fn tool_choice(&self) -> Option<&[u8]> {
         self.choice.as_deref()
+    }
+
+    /// Whether a coding agent sends it that could draw, if only it had the tool.
+    pub(crate) fn lacks_tool(&self) -> bool {
+        self.agent && self.tools.first.is_none() && !self.tools.own && !self.forbids_tools()
+    }
+
+    /// The same with an image tool put into its list, everything else to the byte as it came.
+    pub(crate) fn with_tool(mut self) -> Self {
+        let (body, whole) = (&self.body, self.body.len());
+        let (at, behind, inserted) = match self.places.tools {
+            // Behind the last of them, before the bracket.
+            Some(part) if part.shape == Shape::Array => {
+                let comma = if self.tools.count > 0 { "," } else { "" };
+                (part.to - 1, part.to - 1, format!("{comma}{INJECTED}"))
+            }
+            // In the place of a `null`.
+            Some(part) => (part.from, part.to, format!("[{INJECTED}]")),
+            // First of all members: there are others, because some are required.
+            None => (self.places.begin + 1, self.places.begin + 1, format!(r#""tools":[{INJECTED}],"#)),
+        };
+        self.pieces = vec![body.part(0, at), Kept::from(Bytes::from(inserted)), body.part(behind, whole)];
+        self.tools.add(ImageTool::default());
+        self.injected = true;
+        self
+    }
+
+    /// Whether an image tool was put in.
+    pub(crate) const fn injected(&self) -> bool {
+        self.injected
     }
 
     /// The headers that go upstream.
@@ -121,9 +196,14 @@ impl ResponseJob {
         &self.headers
     }
 
-    /// The body as it came, to the byte.
-    pub(crate) const fn body(&self) -> &Bytes {
-        &self.body
+    /// What names the conversation, where the agent says so.
+    pub(crate) fn session(&self) -> Option<&[u8]> {
+        agent::session(&self.headers)
+    }
+
+    /// The body that goes upstream, in pieces one behind the other: as it came, to the byte, but for an injected tool.
+    pub(crate) fn pieces(&self) -> &[Kept] {
+        &self.pieces
     }
 }
 

@@ -1,26 +1,43 @@
-//! The body of a response request, read without being taken apart: it may be 64 MiB of replayed images.
-//!
-//! Nothing is built but what is asked for. All of it is read once as JSON, so that what goes upstream is JSON, and no
-//! deeper than the parser's own limit.
+//! What is looked at in the body of a response request, without taking the body apart: it may be 64 MiB of replayed
+//! images.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
 
-use crate::error::Rejection;
+use super::walk::Walk;
+use crate::error::Error;
 use crate::gateway::rules::fields;
+use crate::gateway::spool::Kept;
 
-/// The members of an object that somebody looks at, as they stand in the body. Of duplicates the last one.
+/// A value where it stands in the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Its first byte.
+    pub(super) from: u64,
+    /// Behind its last byte.
+    pub(super) to: u64,
+    /// What it is.
+    pub(super) shape: Shape,
+}
+
+/// A member that somebody looks at.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) part: Part,
+    /// As it stands in the body, unless it is large.
+    raw: Option<Vec<u8>>,
+}
+
+/// The members of an object that somebody looks at. Of duplicates the last one.
 #[derive(Debug, Default)]
-pub(super) struct Known<'a> {
-    members: BTreeMap<&'static str, &'a RawValue>,
+pub(super) struct Known {
+    members: BTreeMap<&'static str, Member>,
     /// The first member of another name.
     other: Option<String>,
 }
 
-/// What a value is. Reading one builds nothing.
+/// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Null,
@@ -32,63 +49,40 @@ pub(super) enum Shape {
     Object,
 }
 
-/// The members of a request that are looked at.
-const MEMBERS: &[&str] = &[
-    "model",
-    "input",
-    "instructions",
-    "tools",
-    "tool_choice",
-    "stream",
-    "store",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "user",
-    "safety_identifier",
-];
-
-/// Reads a request.
-pub(super) fn read(body: &[u8]) -> Result<Known<'_>, Rejection> {
-    let text = std::str::from_utf8(body).map_err(|error| fields::not_json(&serde_json::Error::custom(error)))?;
-    if text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
-        return members(text, MEMBERS).map_err(|error| fields::not_json(&error));
+/// Reads a request, all of it: these members, and where the object begins.
+pub(super) fn read(body: &Kept, names: &'static [&'static str]) -> Result<(Known, u64), Error> {
+    let mut walk = Walk::new(body);
+    if walk.ahead()? != Some(b'{') {
+        let part = walk.value()?;
+        walk.finish()?;
+        return Err(fields::not_object(part.shape.as_str()).into());
     }
-    let shape: Shape = serde_json::from_str(text).map_err(|error| fields::not_json(&error))?;
-    Err(fields::not_object(shape.as_str()))
+    let begin = walk.place();
+    let known = members(&mut walk, names)?;
+    walk.finish()?;
+    Ok((known, begin))
 }
 
-/// These members of an object.
-pub(super) fn members<'a>(text: &'a str, names: &'static [&'static str]) -> Result<Known<'a>, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let known = deserializer.deserialize_map(Members(names))?;
-    deserializer.end()?;
+/// These members of the object ahead.
+pub(super) fn members(walk: &mut Walk<'_>, names: &'static [&'static str]) -> Result<Known, Error> {
+    let mut known = Known::default();
+    walk.object(&mut |walk, name| {
+        let Some(name) = names.iter().find(|known| **known == name) else {
+            known.other.get_or_insert_with(|| name.to_owned());
+            return walk.value().map(drop);
+        };
+        let (part, raw) = walk.capture()?;
+        known.members.insert(name, Member { part, raw });
+        Ok(())
+    })?;
     Ok(known)
-}
-
-/// What a value is, all of it read.
-pub(super) fn shape(raw: &RawValue) -> Result<Shape, Rejection> {
-    serde_json::from_str(raw.get()).map_err(|error| fields::not_json(&error))
-}
-
-/// Looks at each element of an array.
-pub(super) fn each<'a>(
-    raw: &'a RawValue,
-    look: impl FnMut(usize, &'a RawValue) -> Result<(), Rejection>,
-) -> Result<(), Rejection> {
-    let mut refused = None;
-    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
-    let read = deserializer.deserialize_seq(Each { look, refused: &mut refused });
-    match (refused, read) {
-        (Some(rejection), _) => Err(rejection),
-        (None, read) => read.map_err(|error| fields::not_json(&error)),
-    }
 }
 
 // === impl Known ===
 
-impl<'a> Known<'a> {
-    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.members.get(name).copied()
+impl Known {
+    pub(super) fn get(&self, name: &str) -> Option<&Member> {
+        self.members.get(name)
     }
 
     /// The first member of another name.
@@ -96,58 +90,26 @@ impl<'a> Known<'a> {
         self.other.as_deref()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
-        self.members.iter().map(|(name, raw)| (*name, *raw))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Member)> {
+        self.members.iter().map(|(name, member)| (*name, member))
     }
 }
 
-/// Keeps the members of these names, and reads the others.
-struct Members(&'static [&'static str]);
+// === impl Member ===
 
-impl<'de> Visitor<'de> for Members {
-    type Value = Known<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+impl Member {
+    pub(super) const fn shape(&self) -> Shape {
+        self.part.shape
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Known<'de>, A::Error> {
-        let mut known = Known::default();
-        while let Some(key) = map.next_key::<String>()? {
-            if let Some(name) = self.0.iter().find(|name| **name == key) {
-                known.members.insert(*name, map.next_value()?);
-            } else {
-                map.next_value::<Shape>()?;
-                known.other.get_or_insert(key);
-            }
-        }
-        Ok(known)
-    }
-}
-
-/// Looks at each element, until one is refused.
-struct Each<'r, F> {
-    look: F,
-    refused: &'r mut Option<Rejection>,
-}
-
-impl<'de, F: FnMut(usize, &'de RawValue) -> Result<(), Rejection>> Visitor<'de> for Each<'_, F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
+    /// As it stands in the body, unless it is large.
+    pub(super) fn raw(&self) -> Option<&[u8]> {
+        self.raw.as_deref()
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        let mut index = 0;
-        while let Some(raw) = seq.next_element()? {
-            if let Err(rejection) = (self.look)(index, raw) {
-                *self.refused = Some(rejection);
-                return Err(A::Error::custom("refused"));
-            }
-            index += 1;
-        }
-        Ok(())
+    /// Its value, where it is small and of that type.
+    pub(super) fn parsed<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(self.raw()?).ok()
     }
 }
 
@@ -165,57 +127,5 @@ impl Shape {
             Self::Array => "an array",
             Self::Object => "an object",
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Shape {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Not `IgnoredAny`: with that the parser would neither hold its limit of depth nor look into texts.
-        deserializer.deserialize_any(Look)
-    }
-}
-
-/// Reads a value and keeps only what it is.
-struct Look;
-
-impl<'de> Visitor<'de> for Look {
-    type Value = Shape;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Null)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Shape, E> {
-        Ok(Shape::Boolean)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Shape, E> {
-        Ok(Shape::Integer)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Shape, E> {
-        Ok(Shape::Integer)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
-        Ok(Shape::Decimal)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Shape, E> {
-        Ok(Shape::Text)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Shape, A::Error> {
-        while seq.next_element::<Shape>()?.is_some() {}
-        Ok(Shape::Array)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Shape, A::Error> {
-        while map.next_entry::<Shape, Shape>()?.is_some() {}
-        Ok(Shape::Object)
     }
 }

@@ -1,7 +1,8 @@
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::image::Format;
+use crate::image::{Format, Source as _};
 
 fn with(patch: &Value) -> Value {
     let mut base = json!({"model": "gpt-5.5", "input": "Draw a red square."});
@@ -11,8 +12,41 @@ fn with(patch: &Value) -> Value {
     base
 }
 
+/// The same, wherever the body lies.
 fn judge(body: impl Into<Bytes>) -> Result<ResponseJob, Rejection> {
-    response(body.into(), &HeaderMap::new(), Utc::now())
+    let body = body.into();
+    let (held, spooled) = (judge_kept(body.clone().into()), judge_kept(Kept::on_disk(&body)));
+    assert_eq!(held.as_ref().err(), spooled.as_ref().err());
+    spooled
+}
+
+fn judge_kept(body: Kept) -> Result<ResponseJob, Rejection> {
+    crate::gateway::rules::response(body, &HeaderMap::new(), Utc::now()).map_err(|error| match error {
+        Error::Invalid(rejection) => rejection,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// What goes upstream.
+fn sent(job: &ResponseJob) -> Vec<u8> {
+    let mut all = Vec::new();
+    for piece in job.pieces() {
+        let mut bytes = vec![0; usize::try_from(piece.len()).expect("a length")];
+        assert_eq!(piece.read_at(0, &mut bytes).expect("readable"), bytes.len());
+        all.extend(bytes);
+    }
+    all
+}
+
+/// Everything that is said.
+fn texts(job: &ResponseJob) -> String {
+    let mut all = String::new();
+    job.hear(|window| {
+        all.push_str(window);
+        false
+    })
+    .expect("readable");
+    all
 }
 
 #[track_caller]
@@ -40,7 +74,7 @@ fn tool_refused(fields: &Value, field: &str, reason: Reason) {
 #[test]
 fn the_body_that_goes_upstream_is_the_body_that_came_to_the_byte() {
     let body = "\r\n{ \"model\" :\"gpt-5.5\",\"x\":1e2 , \"input\":[ ],\"input\":\"\\u0061\\/\",\"z\":{\"b\":1,\"a\":2.50} }\n";
-    assert_eq!(judge(body).expect("a job").body(), body.as_bytes());
+    assert_eq!(sent(&judge(body).expect("a job")), body.as_bytes());
 }
 
 #[test]
@@ -58,7 +92,7 @@ fn what_the_document_does_not_list_passes_unjudged() {
         {"type": "item_reference", "id": "ig_1"}, {"type": "function_call_output", "output": [{"type": "input_image"}]},
         {"role": "user", "content": "go on", "internal_chat_message_metadata_passthrough": {"a": [1]}}, {},
     ]});
-    assert_eq!(accepted(&replayed).prompt(), "go on");
+    assert_eq!(accepted(&replayed).prompt(), Ok("go on".to_owned()));
 }
 
 #[test]
@@ -177,7 +211,7 @@ fn what_is_no_json_object_is_refused_as_a_whole() {
 
 #[test]
 fn the_last_words_of_the_user_are_found_in_every_form() {
-    let said = |input: Value| accepted(&json!({ "input": input })).prompt();
+    let said = |input: Value| accepted(&json!({ "input": input })).prompt().expect("readable");
     assert_eq!(said(json!("a cat")), "a cat");
     let parts = json!([{"type": "input_text", "text": "a dog"}, {"type": "input_image"}, {"type": "input_text", "text": "red"}]);
     assert_eq!(said(json!([{"role": "user", "content": parts}, {"role": "assistant", "content": "no"}])), "a dog\nred");
@@ -194,9 +228,51 @@ fn nothing_that_is_said_is_hidden_from_the_filter() {
         {"type": "function_call_output", "output": "five"}, {"type": "image_generation_call", "result": "AAAA", "revised_prompt": "six"},
         {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,BBBB"}]},
     ]}));
-    let texts = job.texts();
-    let mut lines: Vec<&str> = texts.lines().collect();
+    let said = texts(&job);
+    let mut lines: Vec<&str> = said.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["five", "four", "one", "six", "three", "two"]);
-    assert_eq!(accepted(&json!({"input": "plain"})).texts(), "plain\n");
+    assert_eq!(texts(&accepted(&json!({"input": "plain"}))), "plain\n");
+}
+
+#[test]
+fn a_long_conversation_is_heard_in_windows_that_cut_nothing_in_two() {
+    let filler = "lorem ipsum ".repeat(50_000);
+    let items: Vec<Value> = ["one zeppelin", &filler, "two zeppelins", &filler, "three"]
+        .iter()
+        .map(|text| json!({"role": "user", "content": text}))
+        .collect();
+    let job = accepted(&json!({ "input": items }));
+    let (mut windows, mut longest) = (0, 0);
+    for needle in ["one zeppelin\nlorem", "ipsum \ntwo zeppelins\nlorem", "ipsum \nthree\n"] {
+        let mut found = false;
+        job.hear(|window| {
+            (windows, longest) = (windows + 1, longest.max(window.len()));
+            found |= window.contains(needle);
+            found
+        })
+        .expect("readable");
+        assert!(found, "{needle}");
+    }
+    assert!(longest < 400_000 && windows > 6, "{windows} windows of at most {longest} bytes");
+}
+
+#[test]
+fn a_tool_is_put_in_only_for_an_agent_that_has_none() {
+    let agent = HeaderMap::from_iter([("originator".parse().expect("a name"), "codex_exec".parse().expect("a value"))]);
+    let job = |body: &Value, headers: &HeaderMap| {
+        crate::gateway::rules::response(Kept::on_disk(body.to_string().as_bytes()), headers, Utc::now())
+            .expect("a legal request")
+    };
+    let plain = with(&json!({"tools": [{"type": "function", "name": "image_gen"}]}));
+    assert!(job(&plain, &agent).lacks_tool() && !job(&plain, &HeaderMap::new()).lacks_tool());
+    for tools in [json!([{"type": "image_generation"}]), json!([{"type": "namespace", "name": "image_gen"}])] {
+        assert!(!job(&with(&json!({ "tools": tools })), &agent).lacks_tool());
+    }
+    assert!(!job(&with(&json!({"tool_choice": "none"})), &agent).lacks_tool());
+    let given = job(&plain, &agent).with_tool();
+    let mut expected = plain.clone();
+    expected["tools"].as_array_mut().expect("a list").push(json!({"type": "image_generation", "output_format": "png"}));
+    assert_eq!(serde_json::from_slice::<Value>(&sent(&given)).expect("JSON"), expected);
+    assert!(given.injected() && given.tool().is_some_and(|tool| tool.format == Format::Png));
 }

@@ -1,76 +1,96 @@
 //! One tool. What draws is judged like a request for images; everything else passes.
 
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::job::ImageTool;
-use super::{json, mask};
-use crate::error::Rejection;
-use crate::gateway::rules::{fields, image};
+use super::job::{ImageTool, Tools};
+use super::json::{self, Known, Member, Shape};
+use super::mask;
+use super::walk::Walk;
+use crate::error::{Error, Reason, Rejection};
+use crate::gateway::rules::{ImageModels, fields, image};
+use crate::gateway::spool::Kept;
 use crate::image::SizeRequest;
 use crate::tables::IMAGE_TOOL_FIELDS;
 
 const DRAWS: &str = "image_generation";
 const MASK: &str = "input_image_mask";
-/// The members of an image tool: those of the document's table.
-const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len()] = {
-    let mut names = [""; IMAGE_TOOL_FIELDS.len()];
+/// The one tool of an agent's own that makes images.
+const NAMESPACE: (&str, &str) = ("namespace", "image_gen");
+const NAME: &str = "name";
+/// What is looked at: what stands in the document's table, and what an agent calls its own tool.
+const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
+    let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 1];
     let mut index = 0;
-    while index < names.len() {
+    while index < IMAGE_TOOL_FIELDS.len() {
         names[index] = IMAGE_TOOL_FIELDS[index].name;
         index += 1;
     }
     names
 };
 
-/// Checks a tool; what it asks for, if it draws.
-pub(super) fn check(place: &str, raw: &RawValue) -> Result<Option<ImageTool>, Rejection> {
-    let shape = json::shape(raw)?;
-    if shape != json::Shape::Object {
-        return Err(fields::wrong_type(place, "an object", shape.as_str()));
+/// Checks the tool ahead and notes what it asks for, if it draws.
+pub(super) fn check(
+    models: &ImageModels,
+    place: &str,
+    body: &Kept,
+    walk: &mut Walk<'_>,
+    tools: &mut Tools,
+) -> Result<(), Error> {
+    if walk.ahead()? != Some(b'{') {
+        return Err(fields::wrong_type(place, "an object", walk.value()?.shape.as_str()).into());
     }
-    let kind = json::members(raw.get(), &["type"]).map_err(|error| fields::not_json(&error))?;
+    let known = json::members(walk, &MEMBERS)?;
     let name = || format!("{place}.type");
-    let kind = kind.get("type").ok_or_else(|| fields::missing(name()))?;
-    match serde_json::from_str::<String>(kind.get()) {
-        Ok(kind) if kind == DRAWS => draws(&format!("{place}."), raw).map(Some),
-        Ok(_) => Ok(None),
-        Err(_) => Err(fields::wrong_type(&name(), "a string", json::shape(kind)?.as_str())),
+    let kind = known.get("type").ok_or_else(|| fields::missing(name()))?;
+    if kind.shape() != Shape::Text {
+        return Err(fields::wrong_type(&name(), "a string", kind.shape().as_str()).into());
     }
+    let kind = kind.parsed::<String>().unwrap_or_default();
+    if kind == DRAWS {
+        tools.add(draws(models, &format!("{place}."), body, &known)?);
+    } else if kind == NAMESPACE.0 && known.get(NAME).and_then(Member::parsed::<String>).as_deref() == Some(NAMESPACE.1)
+    {
+        tools.note_own();
+    }
+    Ok(())
 }
 
-fn draws(place: &str, raw: &RawValue) -> Result<ImageTool, Rejection> {
-    let known = json::members(raw.get(), &MEMBERS).map_err(|error| fields::not_json(&error))?;
+fn draws(models: &ImageModels, place: &str, body: &Kept, known: &Known) -> Result<ImageTool, Error> {
     let mut found = Map::new();
-    for (name, raw) in known.iter().filter(|(name, _)| *name != MASK) {
-        found.insert(name.to_owned(), scalar(raw)?);
+    for (name, member) in known.iter().filter(|(name, _)| *name != MASK) {
+        found.insert(name.to_owned(), scalar(&format!("{place}{name}"), member)?);
     }
-    image::fidelity(place, &mut found)?;
-    image::transparency(place, &found)?;
+    let model = models.of(found.get("model").and_then(Value::as_str));
+    image::fidelity(place, &model, &mut found)?;
+    image::transparency(place, &model, &found)?;
     if let Some(other) = known.other() {
-        return Err(fields::unknown(format!("{place}{other}")));
+        return Err(fields::unknown(format!("{place}{other}")).into());
     }
-    fields::check(place, IMAGE_TOOL_FIELDS, &mut found)?;
+    fields::check_narrowed(place, IMAGE_TOOL_FIELDS, |field| models.narrow(&model, field), &mut found)?;
+    image::together(place, &model, &found)?;
     let text = |key: &str| found.get(key).and_then(Value::as_str);
     let number = |key: &str| found.get(key).and_then(Value::as_i64);
-    let (format, compression) = (text("output_format"), number("output_compression").unwrap_or(100));
-    image::lossless(place, format, compression)?;
-    known.get(MASK).map_or(Ok(()), |raw| mask::check(&format!("{place}{MASK}"), raw))?;
+    known.get(MASK).map_or(Ok(()), |mask| mask::check(&format!("{place}{MASK}"), body, mask.part))?;
     // The table has held all of them to their bounds.
     Ok(ImageTool {
         size: text("size").and_then(|size| size.parse::<SizeRequest>().ok()).unwrap_or_default(),
         quality: text("quality").map(str::to_owned),
-        format: format.and_then(|format| format.parse().ok()).unwrap_or_default(),
-        compression: u8::try_from(compression).unwrap_or(100),
+        format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
+        compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
         partials: number("partial_images").and_then(|partials| u32::try_from(partials).ok()).unwrap_or(0),
     })
 }
 
 /// A value; of an array or object only that it is one, because no field of a tool but the mask may be one.
-fn scalar(raw: &RawValue) -> Result<Value, Rejection> {
-    match json::shape(raw)? {
-        json::Shape::Array => Ok(Value::Array(Vec::new())),
-        json::Shape::Object => Ok(Value::Object(Map::new())),
-        _ => serde_json::from_str(raw.get()).map_err(|error| fields::not_json(&error)),
+fn scalar(name: &str, member: &Member) -> Result<Value, Error> {
+    match member.shape() {
+        Shape::Array => Ok(Value::Array(Vec::new())),
+        Shape::Object => Ok(Value::Object(Map::new())),
+        _ => member.parsed().ok_or_else(|| too_long(name).into()),
     }
+}
+
+/// No value that is looked at is as long as this.
+pub(super) fn too_long(name: &str) -> Rejection {
+    Rejection::new(name, Reason::StringAboveMax, format!("Invalid '{name}': the value is too long."))
 }

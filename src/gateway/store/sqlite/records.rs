@@ -8,8 +8,8 @@ use super::decode::{count, list as json_list, parsed, text};
 use crate::gateway::store::{NodeId, Record, RecordFilter, RecordWrite, TokenDetails, Usage, Written};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
-    output_format, n, account, group_name, user_id, key_id, end_user) \
-    VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING";
+    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool) \
+    VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING";
 
 const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered = $4, input_tokens = $5, \
     input_image_tokens = $6, input_text_tokens = $7, output_tokens = $8, output_image_tokens = $9, \
@@ -86,6 +86,7 @@ fn open<'q>(node: &'q NodeId, record: &'q Record) -> Query<'q, Sqlite, SqliteArg
         .bind(record.user.as_str())
         .bind(record.key.as_str())
         .bind(&record.end_user)
+        .bind(record.injected_tool)
 }
 
 fn close(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
@@ -161,6 +162,7 @@ fn record(row: &SqliteRow) -> sqlx::Result<Record> {
         key: text(row, "key_id")?,
         end_user: row.try_get("end_user")?,
         fallback: row.try_get("fallback")?,
+        injected_tool: row.try_get("injected_tool")?,
     })
 }
 

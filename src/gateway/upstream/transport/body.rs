@@ -11,6 +11,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -18,11 +20,13 @@ use hyper::body::Incoming;
 use super::budget::Tally;
 use super::error::BodyError;
 use super::exchange::Link;
-use crate::gateway::spool::Spooled;
-use crate::image::Source as _;
+use crate::gateway::spool::{Kept, Spooled};
+use crate::image::Source;
 
 /// So much of a file is read at once: larger was measured to be no faster.
 const READ: usize = 256 * 1024;
+/// So much of a file becomes one piece of base64 of that size.
+const READ_PLAIN: usize = READ / 4 * 3;
 
 /// The body of a request; a clone of it writes the same bytes again.
 #[derive(Clone, Debug)]
@@ -40,6 +44,10 @@ pub(crate) enum Piece {
     Bytes(Bytes),
     /// On disk, from its first byte to its last.
     File(Arc<Spooled>),
+    /// On disk, and written as base64.
+    Base64(Arc<Spooled>),
+    /// Wherever it lies.
+    Kept(Kept),
 }
 
 /// Pieces, and how far they have been read.
@@ -120,6 +128,8 @@ impl Piece {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
+            Self::Base64(file) => file.len().div_ceil(3) * 4,
+            Self::Kept(kept) => kept.len(),
         }
     }
 }
@@ -135,12 +145,13 @@ impl Pieces {
                 (self.at, self.offset) = (self.at + 1, 0);
                 continue;
             }
+            let most = usize::try_from(left).map_or(READ, |left| left.min(READ));
             let data = match piece {
-                Piece::Bytes(bytes) => bytes.clone(),
-                Piece::File(file) => {
-                    let most = usize::try_from(left).map_or(READ, |left| left.min(READ));
-                    read(&mut self.buffer, file, self.offset, most)?
-                }
+                // Every piece but the last is whole, so each begins where four characters begin.
+                Piece::Base64(file) => encoded(file, self.offset / 4 * 3)?,
+                Piece::Bytes(bytes) | Piece::Kept(Kept::Memory(bytes)) => bytes.clone(),
+                Piece::File(file) => read(&mut self.buffer, &**file, self.offset, most)?,
+                Piece::Kept(kept) => read(&mut self.buffer, kept, self.offset, most)?,
             };
             self.offset += data.len() as u64;
             self.left -= data.len() as u64;
@@ -150,7 +161,7 @@ impl Pieces {
     }
 }
 
-fn read(buffer: &mut BytesMut, file: &Spooled, offset: u64, most: usize) -> io::Result<Bytes> {
+fn read(buffer: &mut BytesMut, file: &impl Source, offset: u64, most: usize) -> io::Result<Bytes> {
     // All of it at once also for the last piece, so that one allocation is taken again and again.
     buffer.reserve(READ);
     buffer.resize(most, 0);
@@ -160,6 +171,20 @@ fn read(buffer: &mut BytesMut, file: &Spooled, offset: u64, most: usize) -> io::
     }
     buffer.truncate(count);
     Ok(buffer.split().freeze())
+}
+
+/// The next piece of a file as base64. It is read to the full: where it ends the padding stands.
+fn encoded(file: &Spooled, offset: u64) -> io::Result<Bytes> {
+    let left = usize::try_from(file.len() - offset).unwrap_or(READ_PLAIN);
+    let mut plain = vec![0; left.min(READ_PLAIN)];
+    let mut filled = 0;
+    while filled < plain.len() {
+        match file.read_at(offset + filled as u64, &mut plain[filled..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    Ok(STANDARD.encode(plain).into())
 }
 
 impl Clone for Pieces {

@@ -68,6 +68,11 @@ impl Reply {
         Ok(reply)
     }
 
+    /// The answer to a `HEAD`, whatever length it tells of.
+    pub(super) fn without_body(self) -> Self {
+        Self { left: Left::Nothing, ..self }
+    }
+
     /// The rest of the body. A body that breaks off is an answer too, marked as not complete.
     pub(crate) fn finish(mut self) -> std::io::Result<Answer> {
         let mut body = Vec::new();

@@ -21,6 +21,8 @@ pub(super) struct Made {
     pub(super) after: Vec<u8>,
     /// A stream is told step by step instead.
     pub(super) events: Option<Vec<Step>>,
+    /// So many of its steps are what a cut takes its share of; nothing where none of them counts.
+    pub(super) weighed: Option<usize>,
     pub(super) content_type: &'static str,
     pub(super) usage: Option<Value>,
     pub(super) images: Vec<String>,
@@ -129,6 +131,7 @@ fn images(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
         after: after.as_bytes().to_vec(),
         content_type: "application/json",
         events: None,
+        weighed: None,
         usage,
         images: images.into_iter().filter(|image| image != FILLER).collect(),
     }

@@ -21,6 +21,8 @@ pub(crate) struct Attempt {
     pub(crate) headers: Vec<(String, String)>,
     /// The body; of a form, its parts instead.
     pub(crate) body: Vec<u8>,
+    /// Its SHA-256; of a form nothing.
+    pub(crate) digest: Vec<u8>,
     pub(crate) parts: Vec<Part>,
     /// The words of the script that it got, in alphabetical order; empty for the good answer.
     pub(crate) script: String,
@@ -56,6 +58,12 @@ impl Attempt {
         texts.map(|part| (part.name.clone(), typed(&part.name, part.text()))).collect::<serde_json::Map<_, _>>().into()
     }
 
+    /// The text of a task, or of a message that is one.
+    pub(crate) fn prompt(&self) -> String {
+        let fields = self.fields();
+        prompt(&fields).as_str().unwrap_or_default().to_owned()
+    }
+
     /// The files of a form in their order, the mask left out.
     pub(crate) fn files(&self) -> Vec<&Part> {
         self.parts.iter().filter(|part| part.is_file() && part.name != "mask").collect()
@@ -76,6 +84,16 @@ impl Attempt {
     /// The `user` of the request, by which tests tell requests apart.
     pub(crate) fn user(&self) -> String {
         self.fields()["user"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// Where the prompt stands in a request of any kind.
+pub(super) fn prompt(request: &Value) -> &Value {
+    let input = &request["input"];
+    match (&request["prompt"], input) {
+        (prompt @ Value::String(_), _) => prompt,
+        (_, Value::Array(_)) => &input[0]["content"][0]["text"],
+        _ => input,
     }
 }
 

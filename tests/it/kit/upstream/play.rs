@@ -61,7 +61,7 @@ pub(super) fn play(
         paused: false,
     };
     if let Some(steps) = &made.events {
-        return line.tell(steps);
+        return line.tell(steps, made.weighed.is_some());
     }
     line.write_body(made)?;
     if script.has("endless") {
@@ -139,10 +139,12 @@ fn in_seconds(seconds: u64) -> String {
 
 /// The length that the framing states.
 fn total(script: &Script, made: &Made) -> usize {
-    if made.events.is_some() || script.has("endless") {
-        return 1 << 40;
-    }
-    let whole = made.before.len() + made.filler + made.after.len();
+    let whole = match (&made.events, made.weighed) {
+        (Some(steps), Some(count)) => steps[..count].iter().flat_map(events::pieces).map(|piece| piece.len()).sum(),
+        (Some(_), None) => return 1 << 40,
+        (None, _) if script.has("endless") => return 1 << 40,
+        (None, _) => made.before.len() + made.filler + made.after.len(),
+    };
     let clip = script.get("clip").map_or(whole, |clip| share(clip, whole));
     let lack = script.get("lack").map_or(0, |lack| share(lack, whole));
     whole.min(clip) - lack
@@ -210,10 +212,10 @@ impl Line<'_> {
     }
 
     /// Tells a stream.
-    fn tell(mut self, steps: &[Step]) -> std::io::Result<Told> {
+    fn tell(mut self, steps: &[Step], weighed: bool) -> std::io::Result<Told> {
         for step in steps {
-            for piece in events::pieces(step) {
-                self.put(&piece)?;
+            if !self.put_step(step, weighed)? {
+                return break_off(self.stream, self.script);
             }
             match step {
                 Step::Text(_) | Step::Filler(_) => {}
@@ -231,6 +233,18 @@ impl Line<'_> {
             }
         }
         self.finish()
+    }
+
+    /// Writes a step, or what a cut leaves of it; whether it was all of it.
+    fn put_step(&mut self, step: &Step, weighed: bool) -> std::io::Result<bool> {
+        for piece in events::pieces(step) {
+            let room = self.cut.filter(|_| weighed).map_or(piece.len(), |cut| cut.saturating_sub(self.sent));
+            self.put(&piece[..piece.len().min(room)])?;
+            if room < piece.len() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn murmur(mut self) -> std::io::Result<Told> {

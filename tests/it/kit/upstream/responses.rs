@@ -11,6 +11,11 @@
 //! | `c` `incomplete` | the response as it ends |
 //! | `failed` `failed-W` `e` `e-W` | a failure as a response or as an error event; `W` is a word of `body=` |
 //! | `x` `k` `~MS` `@NAME` `stall` `eof` `cut` | as everywhere |
+//! | `item-failed` `item-refused` `item-blank` `item-link` | the image call ends without an image: failed, failed by policy, empty, an address |
+//! | `filtered` | the response ends, cut off by the content filter |
+//!
+//! A call that must draw comes from a gateway that serves the image endpoints: there `events=` and `data=` are in the words
+//! of those, so that one script means the same to the caller whatever the account speaks, and `tale=` is in these.
 
 use std::time::Duration;
 
@@ -18,6 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{self, FILLER, Made};
 use super::events::Step;
+use super::ledger::prompt;
 use super::script::Script;
 
 /// A response that is being told.
@@ -26,34 +32,45 @@ struct Story<'a> {
     model: Value,
     /// The image tool with the task as its prompt, where there is one.
     asked: Option<Value>,
+    /// It must draw.
+    forced: bool,
     input: Value,
     at: usize,
     number: u64,
     steps: Vec<Step>,
     images: Vec<String>,
     output: Vec<Value>,
+    /// How many steps there were when the final image was told: what comes behind it does not move a cut.
+    image_end: Option<usize>,
 }
 
 pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
     let failed = script.number("status").is_some_and(|status| status != 200);
     if failed || script.has("body") {
-        return answer::make(script, &json!({}), false, at);
+        let mut made = answer::make(script, &json!({}), false, at);
+        if request["tool_choice"]["type"] == "image_generation" {
+            let text = String::from_utf8_lossy(&made.before);
+            made.before = text.replace(r#""param":"quality""#, r#""param":"tools[0].quality""#).into_bytes();
+        }
+        return made;
     }
     let tools = request["tools"].as_array().cloned().unwrap_or_default();
     let asked = tools.into_iter().find(|tool| tool["type"] == "image_generation").map(|mut tool| {
-        tool["prompt"] = request["input"].clone();
+        tool["prompt"] = prompt(request).clone();
         tool
     });
     let story = Story {
         script,
         model: request["model"].clone(),
-        input: request["input"].clone(),
+        input: prompt(request).clone(),
         asked,
+        forced: request["tool_choice"]["type"] == "image_generation",
         at,
         number: 0,
         steps: Vec::new(),
         images: Vec::new(),
         output: Vec::new(),
+        image_end: None,
     };
     let streams = script.has("sse") || request["stream"] == true && !script.has("plain");
     if streams { story.events() } else { story.answer() }
@@ -63,7 +80,11 @@ pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
 
 impl Story<'_> {
     fn answer(mut self) -> Made {
-        let item = if self.asked.is_some() { self.image() } else { Self::message() };
+        let item = match (self.script.word("data"), &self.asked) {
+            ("", Some(_)) => self.image(),
+            ("" | "words", _) => Self::message(),
+            _ => Self::blank("completed", Value::Null),
+        };
         self.output.push(item);
         let text = self.response("completed", &self.output).to_string();
         let (before, after) = text.split_once(FILLER).unwrap_or((&text, ""));
@@ -73,8 +94,9 @@ impl Story<'_> {
             after: after.as_bytes().to_vec(),
             content_type: "application/json",
             events: None,
-            usage: Some(usage(&self.input)),
+            usage: Some(self.usage()),
             images: self.images,
+            weighed: None,
         }
     }
 
@@ -87,12 +109,20 @@ impl Story<'_> {
             ),
             None => "created,progress,text,c".to_owned(),
         };
-        for word in self.script.get("events").unwrap_or(&usual).split(',') {
+        let told = match (self.forced, self.script.get("events"), self.script.word("data")) {
+            (true, Some(events), _) => translated(events),
+            (true, None, "words") => "created,progress,text,c".to_owned(),
+            (true, None, "") => self.script.get("tale").unwrap_or(&usual).to_owned(),
+            (true, None, _) => "created,progress,added,item-blank,c".to_owned(),
+            (false, events, _) => events.unwrap_or(&usual).to_owned(),
+        };
+        for word in told.split(',') {
             self.tell(word);
         }
-        let usage = Some(usage(&self.input));
+        let (usage, steps) = (Some(self.usage()), self.steps.len());
         Made {
             events: Some(self.steps),
+            weighed: Some(self.image_end.unwrap_or(steps)),
             content_type: "text/event-stream",
             usage,
             images: self.images,
@@ -115,12 +145,21 @@ impl Story<'_> {
             }
             "c" | "incomplete" => {
                 let name = if word == "c" { "completed" } else { word };
-                let response = self.response(name, &self.output.clone());
+                // An image that is cut shall not be there a second time.
+                let output = if self.script.has("cut") { Vec::new() } else { self.output.clone() };
+                let response = self.response(name, &output);
                 self.event(&format!("response.{name}"), json!({ "response": response }));
             }
             "k" => self.steps.push(Step::Text(b": keep-alive\n\n".to_vec())),
             "x" => self.event("response.web_search_call.searching", json!({"output_index": 7, "item_id": "ws_1"})),
             "stall" => self.steps.push(Step::Stall),
+            "murmur" => self.steps.push(Step::Murmur),
+            "done" => self.steps.push(Step::Text(b"data: [DONE]\n\n".to_vec())),
+            "filtered" => {
+                let mut response = self.response("incomplete", &self.output.clone());
+                response["incomplete_details"] = json!({"reason": "content_filter"});
+                self.event("response.incomplete", json!({ "response": response }));
+            }
             "eof" => self.steps.push(Step::End),
             "cut" => self.steps.push(Step::Break),
             word => self.item_or_failure(word),
@@ -136,9 +175,27 @@ impl Story<'_> {
             "generating" => {
                 self.event("response.image_generation_call.generating", json!({"output_index": 0, "item_id": "ig_1"}));
             }
+            "item-failed" | "item-refused" | "item-blank" | "item-link" => {
+                let mut item = match word {
+                    "item-blank" => Self::blank("completed", json!("")),
+                    "item-link" => Self::blank("completed", json!("https://pictures.example/1.png?a=b")),
+                    _ => Self::blank("failed", Value::Null),
+                };
+                if word == "item-refused" {
+                    item["error"] = answer::error_detail(self.script, "policy");
+                }
+                self.output.push(item.clone());
+                self.event("response.output_item.done", json!({"output_index": 0, "item": item}));
+            }
             "p" => {
-                let base64 = self.image()["result"].take();
-                let partial = json!({"output_index": 0, "item_id": "ig_1", "partial_image_index": 0, "partial_image_b64": base64});
+                let mut image = self.image();
+                let mut partial = json!({"output_index": 0, "item_id": "ig_1", "partial_image_index": 0});
+                // Of the size that was asked for, however long the final one is.
+                let asked = self.asked.clone().unwrap_or(json!({"prompt": self.input}));
+                partial["partial_image_b64"] = answer::file(self.script, &asked).into();
+                for name in ["size", "quality", "background", "output_format"] {
+                    partial[name] = image[name].take();
+                }
                 self.event("response.image_generation_call.partial_image", partial);
             }
             "item" | "half" => {
@@ -149,6 +206,7 @@ impl Story<'_> {
                 if word == "half" {
                     self.halve(before);
                 }
+                self.image_end = Some(self.steps.len());
             }
             "text" => {
                 let (item, index) = (Self::message(), self.output.len());
@@ -236,6 +294,18 @@ impl Story<'_> {
         item.into()
     }
 
+    /// An image call without an image.
+    fn blank(status: &str, result: Value) -> Value {
+        json!({"id": "ig_1", "type": "image_generation_call", "status": status, "result": result})
+    }
+
+    /// What the text costs.
+    fn usage(&self) -> Value {
+        let counted = usage(&self.input);
+        let zero = json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0});
+        if self.forced && self.script.word("usage") == "zero" { zero } else { counted }
+    }
+
     fn message() -> Value {
         json!({"id": "msg_1", "type": "message", "status": "completed", "role": "assistant",
                "content": [{"type": "output_text", "text": "Done.", "annotations": [], "logprobs": []}]})
@@ -248,14 +318,29 @@ impl Story<'_> {
             "parallel_tool_calls": true, "tool_choice": "auto", "tools": [], "usage": null,
         });
         if status == "completed" {
-            response["usage"] = usage(&self.input);
+            response["usage"] = self.usage();
             if let Some(asked) = &self.asked {
-                let image = answer::usage(self.script, asked, false, 1).unwrap_or_default();
+                let edit = self.forced && asked["action"] == "edit";
+                let image = answer::usage(self.script, asked, edit, 1).unwrap_or_default();
                 response["tool_usage"] = json!({"image_gen": image, "web_search": {"num_requests": 0}});
             }
         }
         response
     }
+}
+
+/// A story of the image endpoints in the words of a response.
+fn translated(events: &str) -> String {
+    let word = |word: &str| match word {
+        "c" => "item,text,c".to_owned(),
+        "blank" | "missing" => "item-blank,c".to_owned(),
+        "words" => "text,c".to_owned(),
+        "e-limit" => "e-usage-limit".to_owned(),
+        word if word.starts_with('p') => "p".to_owned(),
+        word => word.to_owned(),
+    };
+    let words: Vec<String> = events.split(',').map(word).collect();
+    format!("created,progress,added,generating,{}", words.join(","))
 }
 
 /// Token counts of the text, which differ from task to task.

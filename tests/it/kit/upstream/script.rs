@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `status=N` | answers this status, with an error body unless `body=` says otherwise |
 //! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `revoked`, `html`, `page` (2 MB of it), `text`, `none` instead of images |
+//! | `models=a,b` | the ids of a list of models, or `huge` |
 //! | `say=TEXT` | the message of the error, with `_` for a blank |
 //! | `resets-in=S` `resets-at=T` | inside `body=usage-limit` |
 //! | `resets-raw=JSON` | `resets_in_seconds` inside `body=usage-limit`, whatever it is |
@@ -46,6 +47,7 @@
 //! | `lines=W` | the line ends of the events: `lf` (default), `crlf`, `cr` |
 //! | `frames=a,b` | `no-event`, `no-space` behind the colon, `bom`, `data-first`, `extra` (id, retry, comments), `no-end` (the last event lacks its empty line) |
 //! | `reads=N` | N bytes per write |
+//! | `tale=a,b` | the events of a response that is asked for one image, in the words of `/responses` |
 //!
 //! | Event | What the upstream sends |
 //! |---|---|
@@ -66,7 +68,8 @@
 
 use std::collections::BTreeMap;
 
-const WORDS: [&str; 55] = [
+const WORDS: [&str; 57] = [
+    "models",
     "status",
     "body",
     "resets-in",
@@ -122,6 +125,7 @@ const WORDS: [&str; 55] = [
     "idle",
     "sour",
     "say",
+    "tale",
 ];
 
 /// What the upstream shall do with one attempt.
@@ -145,6 +149,11 @@ impl Script {
     pub(super) fn in_prompt(prompt: &str) -> Self {
         let inside = prompt.split_once("[[").and_then(|(_, rest)| rest.split_once("]]")).map(|(inside, _)| inside);
         Self::parse(inside.unwrap_or_default())
+    }
+
+    /// Whether it says nothing, so that the answer is good.
+    pub(super) fn is_good(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

@@ -1,0 +1,182 @@
+//! The files of a checkout on disk. A link is never followed out of it.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::manifest::{Files, FilesError, Kind, Listed, Metadata};
+
+/// A folder on disk that holds a repository.
+#[derive(Debug)]
+pub(crate) struct Checkout {
+    root: PathBuf,
+    tracked: OnceLock<Option<HashSet<String>>>,
+}
+
+// === impl Checkout ===
+
+impl Checkout {
+    /// The folder must be there.
+    pub(crate) fn open(root: &Path) -> io::Result<Self> {
+        let root = fs::canonicalize(root)?;
+        if root.is_dir() {
+            Ok(Self { root, tracked: OnceLock::new() })
+        } else {
+            Err(io::Error::from(io::ErrorKind::NotADirectory))
+        }
+    }
+
+    /// Where a path is on disk. Folders on the way may be links, as long as they stay inside.
+    fn locate(&self, path: &str) -> Result<Option<PathBuf>, FilesError> {
+        let outside = || FilesError::Outside { path: path.to_owned() };
+        if path.is_empty() {
+            return Ok(Some(self.root.clone()));
+        }
+        let is_plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains(['\\', '\0']);
+        if !path.split('/').all(is_plain) || Path::new(path).is_absolute() {
+            return Err(outside());
+        }
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        match fs::canonicalize(self.root.join(folder)) {
+            Ok(folder) if folder.starts_with(&self.root) => Ok(Some(folder.join(name))),
+            Ok(_) => Err(outside()),
+            Err(error) => missing(path, &error).map(|()| None),
+        }
+    }
+
+    fn tracked(&self) -> Option<&HashSet<String>> {
+        self.tracked.get_or_init(|| tracked(&self.root)).as_ref()
+    }
+}
+
+/// What is not there is no error.
+fn missing(path: &str, error: &io::Error) -> Result<(), FilesError> {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
+        _ => Err(unreadable(path, error)),
+    }
+}
+
+fn unreadable(path: &str, error: &io::Error) -> FilesError {
+    FilesError::Unreadable { path: path.to_owned(), reason: error.to_string() }
+}
+
+/// What git knows of a folder, if it is a checkout and git is there. Nothing that the repository configures is run.
+fn tracked(root: &Path) -> Option<HashSet<String>> {
+    let mut command = Command::new("git");
+    command.args(["-c", "core.fsmonitor=false", "-C"]).arg(root).args(["ls-files", "-z", "--cached"]);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let names = output.stdout.split(|byte| *byte == 0).map(|name| String::from_utf8_lossy(name).into_owned());
+    output.status.success().then(|| names.filter(|name| !name.is_empty()).collect())
+}
+
+fn described(path: &Path, metadata: &fs::Metadata) -> io::Result<Metadata> {
+    let kind = if metadata.is_symlink() {
+        Kind::Link(fs::read_link(path)?.to_string_lossy().into_owned())
+    } else if metadata.is_file() {
+        Kind::File
+    } else if metadata.is_dir() {
+        Kind::Folder
+    } else {
+        Kind::Other
+    };
+    let size = if kind == Kind::File { metadata.len() } else { 0 };
+    Ok(Metadata { kind, size, is_executable: is_executable(metadata) })
+}
+
+#[cfg(unix)]
+fn is_executable(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn is_executable(_metadata: &fs::Metadata) -> bool {
+    false
+}
+
+impl Files for Checkout {
+    fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
+        let (Some(place), Some(Metadata { kind: Kind::File, size, .. })) = (self.locate(path)?, self.metadata(path)?)
+        else {
+            return Ok(None);
+        };
+        let too_large = |size| FilesError::TooLarge { path: path.to_owned(), size, limit };
+        if size > limit {
+            return Err(too_large(size));
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(place).map_err(|error| unreadable(path, &error))?;
+        // It may have grown since.
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+        if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64)) } else { Ok(Some(bytes)) }
+    }
+
+    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError> {
+        let (Some(place), Some(Metadata { kind: Kind::Folder, .. })) = (self.locate(path)?, self.metadata(path)?)
+        else {
+            return Ok(None);
+        };
+        let mut listed = Vec::new();
+        for entry in fs::read_dir(place).map_err(|error| unreadable(path, &error))? {
+            let entry = entry.map_err(|error| unreadable(path, &error))?;
+            let name = entry.file_name().into_string().map_err(|_| FilesError::Name { path: path.to_owned() })?;
+            let metadata = entry.metadata().and_then(|metadata| described(&entry.path(), &metadata));
+            listed.push(Listed { name, metadata: metadata.map_err(|error| unreadable(path, &error))? });
+        }
+        listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(Some(listed))
+    }
+
+    fn metadata(&self, path: &str) -> Result<Option<Metadata>, FilesError> {
+        let Some(place) = self.locate(path)? else { return Ok(None) };
+        match fs::symlink_metadata(&place).and_then(|metadata| described(&place, &metadata)) {
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(error) => missing(path, &error).map(|()| None),
+        }
+    }
+
+    fn is_tracked(&self, path: &str) -> Option<bool> {
+        Some(self.tracked()?.contains(path))
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_is_never_followed_out_of_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("inside")).unwrap();
+        fs::write(folder.path().join("secret"), "s").unwrap();
+        fs::write(root.join("inside/file"), "f").unwrap();
+        symlink("..", root.join("up")).unwrap();
+        symlink("../secret", root.join("link")).unwrap();
+        symlink("inside", root.join("alias")).unwrap();
+        let checkout = Checkout::open(&root).unwrap();
+        let outside = |path: &str| Err(FilesError::Outside { path: path.to_owned() });
+        for path in ["up/secret", "../secret", "/etc/passwd", "inside/../../secret", "a//b", "a/./b"] {
+            assert_eq!(checkout.read(path, 9), outside(path), "{path}");
+        }
+        assert_eq!(checkout.read("link", 9), Ok(None));
+        assert_eq!(checkout.metadata("link").unwrap().unwrap().kind, Kind::Link("../secret".to_owned()));
+        assert_eq!(checkout.read("alias/file", 9), Ok(Some(b"f".to_vec())));
+        assert_eq!(checkout.read("inside/none", 9), Ok(None));
+        assert_eq!(checkout.read("inside/file/none", 9), Ok(None));
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "12345").unwrap();
+        let checkout = Checkout::open(folder.path()).unwrap();
+        assert!(checkout.read("file", 5).is_ok());
+        assert_eq!(checkout.read("file", 4), Err(FilesError::TooLarge { path: "file".to_owned(), size: 5, limit: 4 }));
+    }
+}

@@ -1,0 +1,131 @@
+//! `imagate skills build`
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use chrono::{DateTime, Utc};
+use clap::Args;
+
+use super::disk;
+use crate::checkout::Checkout;
+use crate::cli::failure::Failure;
+use crate::cli::output::{print, remark};
+use crate::manifest::package::Stamp;
+use crate::manifest::text::Limits;
+use crate::manifest::{Built, Facts, Files, Kind, Recipe, Source, build};
+
+/// Arguments of `skills build`.
+#[derive(Debug, Args)]
+pub(super) struct Build {
+    /// The repository.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+    /// The manifest, from the root; what no `SKILL.md` says is kept as it is there.
+    #[arg(long, value_name = "PATH", default_value = "skills.json")]
+    manifest: String,
+    /// The folder whose folders are skills, from the root.
+    #[arg(long, value_name = "PATH", default_value = "skills")]
+    skills: String,
+    /// The folder of the packages, from the root.
+    #[arg(long, value_name = "PATH", default_value = "packages")]
+    packages: String,
+    /// The name of the repository; said once, it is kept.
+    #[arg(long, value_name = "NAME")]
+    repository: Option<String>,
+    /// The address to clone it from; said once, it is kept.
+    #[arg(long, value_name = "URL")]
+    git_url: Option<String>,
+    /// What to put before a path to download a file; said once, it is kept.
+    #[arg(long, value_name = "URL")]
+    raw_base_url: Option<String>,
+    /// The branch; said once, it is kept.
+    #[arg(long, value_name = "NAME")]
+    branch: Option<String>,
+    /// Content may change under its version: for what nobody has got yet.
+    #[arg(long)]
+    overwrite: bool,
+    /// Write nothing, and fail where something would be written.
+    #[arg(long)]
+    check: bool,
+    /// The time to write where something changed, in seconds since 1970 (default: now).
+    #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH")]
+    source_date_epoch: Option<i64>,
+}
+
+// === impl Build ===
+
+impl Build {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let checkout = Checkout::open(&self.root).with_context(|| self.root.display().to_string())?;
+        let now = match self.source_date_epoch.map(|seconds| DateTime::from_timestamp(seconds, 0)) {
+            None => Utc::now(),
+            Some(Some(now)) => now,
+            Some(None) => return Err(Failure::Usage("SOURCE_DATE_EPOCH is no time".to_owned())),
+        };
+        let limit = u64::try_from(Limits::default().bytes).unwrap_or(u64::MAX);
+        let before = checkout.read(&self.manifest, limit)?.map(|bytes| Source::new(&*self.manifest, bytes));
+        let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
+        let recipe = Recipe {
+            files: &checkout,
+            previous: before.as_ref(),
+            skills: trimmed(&self.skills),
+            packages: trimmed(&self.packages),
+            facts: Facts {
+                name: self.repository.clone(),
+                git_url: self.git_url.clone(),
+                raw_base_url: self.raw_base_url.clone(),
+                branch: self.branch.clone(),
+            },
+            now,
+            stamp: self.source_date_epoch.map_or_else(Stamp::default, Stamp::from_epoch),
+            overwrite: self.overwrite,
+        };
+        let built = build(&recipe)?;
+        let is_new = before.as_ref().is_none_or(|before| before.bytes() != built.manifest.as_bytes());
+        built.removed.iter().for_each(|name| remark(&format!("`{name}` is no longer there, and leaves the manifest")));
+        built.left_out.iter().for_each(|path| remark(&format!("left out {path}")));
+        if self.check { self.compare(&built, is_new) } else { self.write(&checkout, &built, is_new) }
+    }
+
+    /// Says what would be written.
+    fn compare(&self, built: &Built, is_new: bool) -> Result<(), Failure> {
+        let manifest = is_new.then_some(self.manifest.as_str());
+        let packages = built.packages.iter().map(|(path, _)| path.as_str());
+        let changes: Vec<&str> = packages.chain(manifest).collect();
+        for path in &changes {
+            print(&format!("{path}\n"))?;
+        }
+        if changes.is_empty() { Ok(()) } else { Err(Failure::Found) }
+    }
+
+    /// The packages come first: a manifest never names one that is not there.
+    fn write(&self, checkout: &Checkout, built: &Built, is_new: bool) -> Result<(), Failure> {
+        for folder in [&self.packages, &self.manifest] {
+            plain_way(checkout, folder)?;
+        }
+        for (path, bytes) in &built.packages {
+            plain_way(checkout, path)?;
+            disk::put(&self.root.join(path), bytes)?;
+            remark(&format!("wrote {path}"));
+        }
+        if is_new {
+            disk::put(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
+            remark(&format!("wrote {}", self.manifest));
+        }
+        remark(&format!("{} packages are new, {} stay as they are", built.packages.len(), built.kept));
+        Ok(())
+    }
+}
+
+/// What is written goes where it seems to go: no part of the way is a link.
+fn plain_way(files: &dyn Files, path: &str) -> anyhow::Result<()> {
+    let mut way = String::new();
+    for part in path.split('/') {
+        way.push_str(part);
+        if let Some(Kind::Link(_)) = files.metadata(&way)?.map(|metadata| metadata.kind) {
+            bail!("{way} is a symbolic link; nothing is written through one");
+        }
+        way.push('/');
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! `imagate skills diff`
+
+use std::fmt::Write as _;
+
+use clap::Args;
+
+use super::input::Input;
+use crate::cli::failure::Failure;
+use crate::cli::output::{print, print_json};
+use crate::manifest::{Difference, Manifest, SkillDifference, diff};
+
+/// Arguments of `skills diff`.
+#[derive(Debug, Args)]
+pub(super) struct Diff {
+    /// The manifest before: a file, `-` for standard input, or an https address.
+    #[arg(value_name = "OLD")]
+    old: Input,
+    /// The manifest now.
+    #[arg(value_name = "NEW")]
+    new: Input,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// The manifests may be downloaded.
+    #[arg(long)]
+    allow_network: bool,
+}
+
+// === impl Diff ===
+
+impl Diff {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        if self.old == Input::Stdin && self.new == Input::Stdin {
+            return Err(Failure::Usage("only one manifest can come from standard input".to_owned()));
+        }
+        let old = Manifest::read(&self.old.read(self.allow_network)?)?;
+        let new = Manifest::read(&self.new.read(self.allow_network)?)?;
+        let difference = diff(&old, &new);
+        if self.json {
+            print_json(&difference)?;
+        } else {
+            print(&page(&difference))?;
+        }
+        if difference.is_enough() { Ok(()) } else { Err(Failure::Found) }
+    }
+}
+
+fn page(difference: &Difference) -> String {
+    let mut text: String = difference.skills.iter().map(paragraph).collect();
+    for change in &difference.changes {
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{} ({})", change.what, change.bump.as_str());
+    }
+    let _ = writeln!(text, "the whole asks for: {}", difference.required.as_str());
+    text
+}
+
+fn paragraph(skill: &SkillDifference) -> String {
+    let name = skill.name.escape_debug();
+    let mut text = match (&skill.before, &skill.now) {
+        (Some(before), Some(now)) => format!("{name} {} -> {}", before.escape_debug(), now.escape_debug()),
+        (None, Some(now)) => format!("{name} {}", now.escape_debug()),
+        (Some(before), None) => format!("{name} {}", before.escape_debug()),
+        (None, None) => name.to_string(),
+    };
+    if let Some(made) = skill.made {
+        let verdict = if skill.is_enough { "enough" } else { "TOO LITTLE" };
+        // Writing into a string cannot fail.
+        let _ = write!(text, ": {} asked for, {} made, {verdict}", skill.required.as_str(), made.as_str());
+    } else if !skill.is_enough {
+        text.push_str(": the versions cannot be compared");
+    }
+    text.push('\n');
+    for change in &skill.changes {
+        let _ = writeln!(text, "  {} ({})", change.what, change.bump.as_str());
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! `imagate skills explain`
+
+use clap::Args;
+
+use crate::cli::failure::Failure;
+use crate::cli::output::{print, table};
+use crate::manifest::rules::{self, Rule};
+
+/// How wide explanations are.
+const WIDTH: usize = 80;
+
+/// Arguments of `skills explain`.
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    /// The rule, by id or name; without it all rules are listed.
+    #[arg(value_name = "RULE")]
+    rule: Option<String>,
+}
+
+// === impl Explain ===
+
+impl Explain {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Some(word) = self.rule else { return Ok(print(&list())?) };
+        let rule = rules::lookup(&word).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(print(&page(rule))?)
+    }
+}
+
+fn list() -> String {
+    let row = |rule: &Rule| [rule.id, rule.level.as_str(), rule.name, rule.summary].map(str::to_owned);
+    table(["RULE", "LEVEL", "NAME", "WHAT MUST HOLD"], &rules::all().map(row).collect::<Vec<_>>())
+}
+
+fn page(rule: &Rule) -> String {
+    let Rule { id, name, level, summary, .. } = rule;
+    let (level, needs) = (level.as_str(), rule.class.needs());
+    format!("{id} {name} ({level}; needs {needs})\n\n{summary}\n\n{}", wrapped(rule.explain))
+}
+
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > WIDTH {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += length;
+    }
+    lines.push('\n');
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explanations_fit_a_terminal_and_lose_no_word() {
+        for rule in rules::all() {
+            let text = wrapped(rule.explain);
+            assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+            assert!(text.split_whitespace().eq(rule.explain.split_whitespace()));
+        }
+    }
+}

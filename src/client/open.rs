@@ -1,0 +1,302 @@
+//! JSON that is kept as it came: order of members, spelling of numbers, and whatever this version does not know.
+//!
+//! Parts of a value share its text, so that an answer with megabytes of images is in memory once.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::ser::{Error as _, SerializeMap as _, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Error;
+
+/// So much of a text is shown for people.
+const SHOWN: usize = 200;
+
+/// A JSON value, to the letter as it came or was written. Cloning is cheap.
+///
+/// ```
+/// use imagate::client::Json;
+///
+/// let json = Json::parse(r#"{"b": 1.0, "a": 1e2}"#)?;
+/// assert_eq!(json.text(), r#"{"b": 1.0, "a": 1e2}"#);
+/// assert_eq!(json.member("a").map(|a| a.text().to_owned()).as_deref(), Some("1e2"));
+/// assert_eq!(serde_json::to_string(&json).unwrap(), json.text());
+/// # Ok::<(), imagate::client::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Json {
+    whole: Arc<String>,
+    at: Range<usize>,
+}
+
+/// The members of an object, in their order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members(Vec<(String, Json)>);
+
+// === impl Json ===
+
+impl Json {
+    /// Reads a text, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// It is not JSON.
+    pub fn parse(text: impl Into<String>) -> Result<Self, Error> {
+        Self::read_text(text.into()).map_err(|error| Error::request("json", format!("this is not JSON: {error}")))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.whole.get(self.at.clone()).unwrap_or_default()
+    }
+
+    /// The value as another type; nothing where it is none of that type.
+    #[must_use]
+    pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(self.text()).ok()
+    }
+
+    /// The member of an object; nothing where there is none, or where this is no object. Of equal names the last one
+    /// counts.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Self> {
+        let [found] = self.members([name]);
+        found
+    }
+
+    /// The elements of a list; none where this is no list.
+    #[must_use]
+    pub fn elements(&self) -> Vec<Self> {
+        let elements = serde_json::from_str::<Vec<&RawValue>>(self.text());
+        elements.map(|elements| elements.into_iter().map(|raw| self.part(raw)).collect()).unwrap_or_default()
+    }
+
+    pub(super) fn read_text(text: String) -> serde_json::Result<Self> {
+        let raw: &RawValue = serde_json::from_str(&text)?;
+        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+        let at = start..start + raw.get().len();
+        Ok(Self { whole: Arc::new(text), at })
+    }
+
+    /// Several members, in one look.
+    pub(super) fn members<const COUNT: usize>(&self, names: [&str; COUNT]) -> [Option<Self>; COUNT] {
+        let mut found = [const { None }; COUNT];
+        // What is no object has no members.
+        let Ok(Borrowed(members)) = serde_json::from_str(self.text()) else { return found };
+        for (name, raw) in members {
+            if let Some(at) = names.iter().position(|wanted| *wanted == name) {
+                found[at] = Some(self.part(raw));
+            }
+        }
+        found
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        self.text() == "null"
+    }
+
+    /// The text of a JSON string that needs nothing undone, such as base64.
+    pub(super) fn plain(&self) -> Option<&str> {
+        let text = self.text().strip_prefix('"')?.strip_suffix('"')?;
+        (!text.contains('\\')).then_some(text)
+    }
+
+    /// What was borrowed from this text.
+    fn part(&self, raw: &RawValue) -> Self {
+        let start = self.at.start + (raw.get().as_ptr().addr() - self.text().as_ptr().addr());
+        Self { whole: Arc::clone(&self.whole), at: start..start + raw.get().len() }
+    }
+}
+
+/// Written here, so that it cannot but be JSON.
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Self {
+        let text = value.to_string();
+        let at = 0..text.len();
+        Self { whole: Arc::new(text), at }
+    }
+}
+
+impl From<bool> for Json {
+    fn from(value: bool) -> Self {
+        serde_json::Value::from(value).into()
+    }
+}
+
+/// A JSON string.
+impl From<&str> for Json {
+    fn from(text: &str) -> Self {
+        serde_json::Value::from(text).into()
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Json {}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.text()).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::from(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?));
+        let at = 0..text.len();
+        Ok(Self { whole: Arc::new(text), at })
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Megabytes of base64 help nobody.
+        let text = self.text();
+        match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => write!(f, "{}… ({} bytes)", &text[..end], text.len()),
+            None => f.write_str(text),
+        }
+    }
+}
+
+/// The members of an object, still in the text that they stand in.
+struct Borrowed<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Borrowed<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Every)
+    }
+}
+
+/// Takes every member, also of equal names.
+struct Every;
+
+impl<'de> Visitor<'de> for Every {
+    type Value = Borrowed<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(Borrowed(members))
+    }
+}
+
+// === impl Members ===
+
+impl Members {
+    /// The members of an object; nothing where it is none.
+    pub(super) fn of(json: &Json) -> Option<Self> {
+        let Borrowed(members) = serde_json::from_str(json.text()).ok()?;
+        Some(Self(members.into_iter().map(|(name, raw)| (name, json.part(raw))).collect()))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, json)| json)
+    }
+
+    /// In the place of the member of this name, or behind the last one.
+    pub(super) fn set(&mut self, name: &str, json: Json) {
+        match self.0.iter_mut().rev().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = json,
+            None => self.0.push((name.to_owned(), json)),
+        }
+    }
+
+    /// As a text of JSON.
+    pub(super) fn text(&self) -> String {
+        let members = self.0.iter().map(|(name, json)| format!("{}:{}", serde_json::Value::from(&**name), json.text()));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    }
+}
+
+impl From<&Members> for Json {
+    fn from(members: &Members) -> Self {
+        let text = members.text();
+        let at = 0..text.len();
+        Self { whole: Arc::new(text), at }
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, json) in &self.0 {
+            map.serialize_entry(name, json)?;
+        }
+        map.end()
+    }
+}
+
+/// A list of JSON values.
+pub(super) fn list<'a>(items: impl Iterator<Item = &'a Json>) -> Json {
+    let text = format!("[{}]", items.map(Json::text).collect::<Vec<_>>().join(","));
+    let at = 0..text.len();
+    Json { whole: Arc::new(text), at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything that readers of JSON like to tidy up.
+    const ODD: &str = r#" {"z": 1.0, "a": 1e2, "n": 123456789012345678901234567890.10, "a": {"\u0062": [ -0, 0.1000 ]}, "e\n": null } "#;
+
+    #[test]
+    fn a_value_is_written_as_it_came() {
+        let json = Json::parse(ODD).unwrap();
+        assert_eq!(json.text(), ODD.trim());
+        assert_eq!(serde_json::to_string(&json).unwrap(), ODD.trim());
+        assert_eq!(serde_json::from_str::<Json>(ODD).unwrap(), json);
+    }
+
+    #[test]
+    fn parts_are_as_they_stand_in_the_whole() {
+        let json = Json::parse(ODD).unwrap();
+        let text = |json: Option<Json>| json.map(|json| json.text().to_owned());
+        assert_eq!(text(json.member("n")).as_deref(), Some("123456789012345678901234567890.10"));
+        let last = json.member("a").unwrap();
+        assert_eq!(last.text(), r#"{"\u0062": [ -0, 0.1000 ]}"#, "the last of two");
+        let elements = last.member("b").unwrap().elements();
+        assert_eq!(elements.iter().map(Json::text).collect::<Vec<_>>(), ["-0", "0.1000"]);
+        assert!(json.member("x").is_none() && elements[0].member("x").is_none() && json.elements().is_empty());
+    }
+
+    #[test]
+    fn members_keep_their_order_and_their_spelling() {
+        let mut members = Members::of(&Json::parse(ODD).unwrap()).unwrap();
+        members.set("z", true.into());
+        members.set("new", "x\"".into());
+        let expected = concat!(
+            r#"{"z":true,"a":1e2,"n":123456789012345678901234567890.10,"a":{"\u0062": [ -0, 0.1000 ]},"#,
+            r#""e\n":null,"new":"x\""}"#
+        );
+        assert_eq!(
+            (members.text(), serde_json::to_string(&members).unwrap()),
+            (expected.to_owned(), expected.to_owned())
+        );
+        assert!(Members::of(&"x".into()).is_none());
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        for text in ["", "{", "{} {}", "nul", "{\"a\":}"] {
+            assert!(Json::parse(text).unwrap_err().is_invalid_request(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Tasks for text models that may draw.
+//!
+//! What is known of the API is typed; everything else is open both ways: a field, an item, a tool or an event that this
+//! version does not know is sent and kept to the letter.
+
+mod answer;
+mod event;
+mod image;
+mod item;
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+pub use answer::Response;
+pub use event::{ResponseEvent, ResponseStep};
+pub use image::ResponseImage;
+pub use item::{ImageCall, Message, OutputItem, ResponseItem};
+pub use request::{ResponseInput, ResponseRequest};
+pub use stream::ResponseStream;
+pub use tool::{ImageTool, ResponseTool};
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::RequestBuilder;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+
+use super::call::{Call, Operation};
+use super::images::{EVENTS, JSON};
+use super::session::Limit;
+use super::{Client, Error};
+use crate::tables::CLIENT_TIMEOUT_LARGE_SECONDS;
+
+/// A model may think, and draw what is large.
+const LIMIT: Duration = Duration::from_secs(CLIENT_TIMEOUT_LARGE_SECONDS);
+
+/// Calls that run tasks; from [`Client::responses`].
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseCalls<'a> {
+    client: &'a Client,
+}
+
+// === impl ResponseCalls ===
+
+impl<'a> ResponseCalls<'a> {
+    pub(super) const fn new(client: &'a Client) -> Self {
+        Self { client }
+    }
+
+    /// Runs a task, and waits for all of it: up to 300 seconds, unless the request says otherwise.
+    ///
+    /// Nothing is sent twice unless nobody was reached, or the service asks for it.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), imagate::client::Error> {
+    /// use imagate::client::{Client, ImageTool, ResponseRequest};
+    ///
+    /// let client = Client::from_env()?;
+    /// let tool = ImageTool::new().size(imagate::size!("1024x1024"));
+    /// let request = ResponseRequest::new("gpt-5.5", "Draw a red fox, and say a word about it.").tool(tool);
+    /// let response = client.responses().create(request).await?;
+    /// println!("{}", response.text());
+    /// for image in response.images() {
+    ///     println!("{}", image.write_to("fox").await?.display());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The service cannot be reached or refuses the request, or the task failed or did not end in time.
+    pub async fn create(&self, request: impl Into<ResponseRequest>) -> Result<Response, Error> {
+        let request = request.into();
+        let client = self.client.call_with(Limit::Whole(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let call = Call { client: &client, operation: Operation::CREATE_RESPONSE, accept: JSON };
+        let body = Bytes::from(request.body(false));
+        let answer = call.send(|request| Ok(written(request, &body))).await?;
+        let bytes = answer.bytes().await.map_err(|error| Error::of_stream(error, &client.inner))?;
+        let response = Response::read(bytes.into(), &client.inner)?;
+        match response.failure(&client.inner) {
+            Some(error) => Err(error),
+            None => Ok(response),
+        }
+    }
+
+    /// Runs a task, and hands on what happens as it happens.
+    ///
+    /// Waits until the service accepts the request, up to 300 seconds unless the request says otherwise; what comes then
+    /// is in the stream.
+    ///
+    /// # Errors
+    ///
+    /// The service cannot be reached, refuses the request, or does not begin to answer in time.
+    pub async fn stream(&self, request: impl Into<ResponseRequest>) -> Result<ResponseStream, Error> {
+        let request = request.into();
+        let client = self.client.call_with(Limit::Silence(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let call = Call { client: &client, operation: Operation::CREATE_RESPONSE, accept: EVENTS };
+        let body = Bytes::from(request.body(true));
+        let answer = call.send(|request| Ok(written(request, &body))).await?;
+        Ok(ResponseStream::new(answer, client.inner.clone()))
+    }
+}
+
+fn written(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
+    request.header(CONTENT_TYPE, JSON).body(body.clone())
+}

@@ -1,0 +1,151 @@
+//! A response: what is known of it, and all of it as it came.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::image::ResponseImage;
+use super::item::OutputItem;
+use crate::client::Error;
+use crate::client::open::Json;
+use crate::client::session::Session;
+use crate::wire::types::{ImageUsage, ResponseToolUsage, ResponseUsage};
+
+const FAILED: &str = "failed";
+
+/// What a model did and said. Written with serde it is as it came, to the letter.
+#[derive(Clone, Debug)]
+pub struct Response {
+    json: Json,
+    id: String,
+    model: String,
+    status: Option<String>,
+    output: Vec<OutputItem>,
+    usage: Option<ResponseUsage>,
+    image_usage: Option<ImageUsage>,
+    error: Option<Json>,
+    request_id: Option<String>,
+    is_simulated: bool,
+}
+
+// === impl Response ===
+
+impl Response {
+    /// An answer that came whole.
+    pub(super) fn read(body: Vec<u8>, session: &Session) -> Result<Self, Error> {
+        let unread = || Error::unintelligible("the answer is no response", session.head());
+        let text = String::from_utf8(body).map_err(|error| unread().because(error))?;
+        let json = Json::read_text(text).map_err(|error| unread().because(error))?;
+        if json.member("output").is_none() {
+            return Err(unread());
+        }
+        Ok(Self::new(json, session))
+    }
+
+    /// What is missing in it, or is another thing than expected, takes nothing from the rest.
+    pub(super) fn new(json: Json, session: &Session) -> Self {
+        let names = ["id", "model", "status", "output", "usage", "tool_usage", "error"];
+        let [id, model, status, output, usage, tool_usage, error] = json.members(names);
+        let text = |json: Option<Json>| json.and_then(|json| json.read::<String>());
+        let output = output.map(|output| output.elements()).unwrap_or_default();
+        let head = session.head();
+        Self {
+            id: text(id).unwrap_or_default(),
+            model: text(model).unwrap_or_default(),
+            status: text(status),
+            output: output.into_iter().map(OutputItem::new).collect(),
+            usage: usage.and_then(|usage| usage.read()),
+            image_usage: tool_usage.and_then(|usage| usage.read::<ResponseToolUsage>()?.image_gen),
+            error: error.filter(|error| !error.is_null()),
+            request_id: head.and_then(|head| head.request_id.clone()),
+            is_simulated: head.is_some_and(|head| head.is_simulated),
+            json,
+        }
+    }
+
+    /// The id of the response; see [`ResponseRequest::previous_response`](super::ResponseRequest::previous_response).
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The text model.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// How far it is: `completed`, or `incomplete` where it was cut short.
+    #[must_use]
+    pub fn status(&self) -> Option<&str> {
+        self.status.as_deref()
+    }
+
+    /// What the model did and said, in order.
+    #[must_use]
+    pub fn output(&self) -> &[OutputItem] {
+        &self.output
+    }
+
+    /// The images that were made, in order.
+    pub fn images(&self) -> impl Iterator<Item = &ResponseImage> {
+        self.output.iter().filter_map(|item| match item {
+            OutputItem::Image(call) => call.image(),
+            OutputItem::Message(_) | OutputItem::Other(_) => None,
+        })
+    }
+
+    /// All that was said.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let said = self.output.iter().filter_map(|item| match item {
+            OutputItem::Message(message) => Some(message.text()),
+            OutputItem::Image(_) | OutputItem::Other(_) => None,
+        });
+        said.collect()
+    }
+
+    /// The tokens of the text, where the service says so.
+    #[must_use]
+    pub const fn usage(&self) -> Option<&ResponseUsage> {
+        self.usage.as_ref()
+    }
+
+    /// The tokens of the images, where the service says so. They are not in [`Response::usage`].
+    #[must_use]
+    pub const fn image_usage(&self) -> Option<&ImageUsage> {
+        self.image_usage.as_ref()
+    }
+
+    /// The whole of it as it came, with everything that this version does not know.
+    #[must_use]
+    pub const fn json(&self) -> &Json {
+        &self.json
+    }
+
+    /// The id of the request, by which the operator of the service finds it.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
+
+    /// Whether the built-in simulator of the gateway answered instead of a model.
+    #[must_use]
+    pub const fn is_simulated(&self) -> bool {
+        self.is_simulated
+    }
+
+    /// Why it failed, where it did.
+    pub(super) fn failure(&self, session: &Session) -> Option<Error> {
+        let has_failed = self.status.as_deref() == Some(FAILED);
+        has_failed.then(|| {
+            let said: Value = self.error.as_ref().and_then(|error| error.read()).unwrap_or_default();
+            Error::in_stream(&json!({ "error": said }), session)
+        })
+    }
+}
+
+impl Serialize for Response {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json.serialize(serializer)
+    }
+}

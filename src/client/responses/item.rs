@@ -1,0 +1,197 @@
+//! What goes into a conversation, and what comes out of it.
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::image::ResponseImage;
+use crate::client::open::Json;
+
+/// An item of the input, of any kind.
+///
+/// ```
+/// use imagate::client::{ResponseItem, ResponseRequest};
+/// use serde_json::json;
+///
+/// let items = vec![
+///     ResponseItem::user("Draw a red fox."),
+///     json!({"type": "item_reference", "id": "ig_0123"}).into(),
+///     ResponseItem::user("And now at night."),
+/// ];
+/// let request = ResponseRequest::new("gpt-5.5", items);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ResponseItem(Json);
+
+/// An item of the output. It can be put into the input of the next request as it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum OutputItem {
+    /// The model drew.
+    Image(ImageCall),
+    /// The model said something.
+    Message(Message),
+    /// Anything else that a model does.
+    Other(Json),
+}
+
+/// A call of the image tool.
+#[derive(Clone, Debug)]
+pub struct ImageCall {
+    json: Json,
+    id: Option<String>,
+    status: Option<String>,
+    image: Option<ResponseImage>,
+}
+
+/// What the model said.
+#[derive(Clone, Debug)]
+pub struct Message {
+    json: Json,
+    text: String,
+}
+
+/// A part of a message; parts that are no text are passed over.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Part {
+    text: Option<String>,
+    refusal: Option<String>,
+}
+
+// === impl ResponseItem ===
+
+impl ResponseItem {
+    /// What the user says.
+    #[must_use]
+    pub fn user(text: &str) -> Self {
+        json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}).into()
+    }
+
+    /// The item as JSON.
+    #[must_use]
+    pub const fn json(&self) -> &Json {
+        &self.0
+    }
+}
+
+impl From<Value> for ResponseItem {
+    fn from(item: Value) -> Self {
+        Self(item.into())
+    }
+}
+
+impl From<Json> for ResponseItem {
+    fn from(item: Json) -> Self {
+        Self(item)
+    }
+}
+
+impl From<OutputItem> for ResponseItem {
+    fn from(item: OutputItem) -> Self {
+        Self(item.json().clone())
+    }
+}
+
+impl From<&OutputItem> for ResponseItem {
+    fn from(item: &OutputItem) -> Self {
+        Self(item.json().clone())
+    }
+}
+
+// === impl OutputItem ===
+
+impl OutputItem {
+    pub(super) fn new(json: Json) -> Self {
+        let kind: Option<String> = json.member("type").and_then(|kind| kind.read());
+        match kind.as_deref() {
+            Some("image_generation_call") => Self::Image(ImageCall::new(json)),
+            Some("message") => Self::Message(Message::new(json)),
+            _ => Self::Other(json),
+        }
+    }
+
+    /// The item as it came.
+    #[must_use]
+    pub const fn json(&self) -> &Json {
+        match self {
+            Self::Image(call) => &call.json,
+            Self::Message(message) => &message.json,
+            Self::Other(json) => json,
+        }
+    }
+
+    /// The word for its kind, such as `image_generation_call`.
+    #[must_use]
+    pub fn kind(&self) -> Option<String> {
+        self.json().member("type")?.read()
+    }
+}
+
+impl Serialize for OutputItem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(serializer)
+    }
+}
+
+// === impl ImageCall ===
+
+impl ImageCall {
+    fn new(json: Json) -> Self {
+        let [id, status, result] = json.members(["id", "status", "result"]);
+        let text = |json: Option<Json>| json.and_then(|json| json.read());
+        Self { id: text(id), status: text(status), image: result.and_then(ResponseImage::new), json }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// How far it is, such as `completed`.
+    #[must_use]
+    pub fn status(&self) -> Option<&str> {
+        self.status.as_deref()
+    }
+
+    /// The image, once there is one.
+    #[must_use]
+    pub const fn image(&self) -> Option<&ResponseImage> {
+        self.image.as_ref()
+    }
+
+    /// The prompt as the model revised it.
+    #[must_use]
+    pub fn revised_prompt(&self) -> Option<String> {
+        self.json.member("revised_prompt")?.read()
+    }
+
+    /// The item as it came: size, quality and format as they were made, and everything else that the service said.
+    #[must_use]
+    pub const fn json(&self) -> &Json {
+        &self.json
+    }
+}
+
+// === impl Message ===
+
+impl Message {
+    fn new(json: Json) -> Self {
+        let content = json.member("content").map(|content| content.elements()).unwrap_or_default();
+        let parts = content.iter().filter_map(|part| part.read::<Part>());
+        let text = parts.filter_map(|part| part.text.or(part.refusal)).collect();
+        Self { json, text }
+    }
+
+    /// All that was said in it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The item as it came.
+    #[must_use]
+    pub const fn json(&self) -> &Json {
+        &self.json
+    }
+}

@@ -1,0 +1,122 @@
+//! The tools that a model is given.
+
+use serde_json::{Value, json};
+
+use crate::client::open::{Json, Members};
+use crate::client::{ModelName, Output, PartialImages};
+use crate::image::SizeRequest;
+use crate::wire::types::{Background, ImageAction, Moderation, Quality};
+
+/// A tool of any kind, as JSON.
+#[derive(Clone, Debug)]
+pub struct ResponseTool(Json);
+
+/// The tool by which a model draws. What is not chosen is as the model likes it.
+///
+/// ```
+/// use imagate::client::{Compression, ImageTool, Output};
+/// use imagate::types::Quality;
+///
+/// let tool = ImageTool::new()
+///     .size(imagate::size!("1536x1024"))
+///     .quality(Quality::Low)
+///     .format(Output::Webp { compression: Compression::new(80)? });
+/// # Ok::<(), imagate::client::OutOfBounds>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until a request has it, with `ResponseRequest::tool`"]
+pub struct ImageTool {
+    members: Members,
+}
+
+// === impl ImageTool ===
+
+impl ImageTool {
+    /// With all defaults.
+    pub fn new() -> Self {
+        Self { members: Members::default() }.set("type", "image_generation")
+    }
+
+    /// Width and height; see [`size!`](crate::size).
+    pub fn size(self, size: impl Into<SizeRequest>) -> Self {
+        self.set("size", size.into().to_string().as_str())
+    }
+
+    /// How much work goes into the image.
+    pub fn quality(self, quality: Quality) -> Self {
+        self.set("quality", quality.to_string().as_str())
+    }
+
+    /// The file format; a [`Format`](crate::image::Format) alone stands for its best quality.
+    pub fn format(self, output: impl Into<Output>) -> Self {
+        let output = output.into();
+        let tool = self.set("output_format", output.format().as_str());
+        match output.compression() {
+            Some(compression) => tool.set("output_compression", json!(compression)),
+            None => tool,
+        }
+    }
+
+    /// What is behind the subject.
+    pub fn background(self, background: Background) -> Self {
+        self.set("background", background.to_string().as_str())
+    }
+
+    /// How strict the content filter of the model is.
+    pub fn moderation(self, moderation: Moderation) -> Self {
+        self.set("moderation", moderation.to_string().as_str())
+    }
+
+    /// How many intermediate images may come in a stream. Each is charged for.
+    pub fn partial_images(self, count: PartialImages) -> Self {
+        self.set("partial_images", json!(count))
+    }
+
+    /// Whether to make a new image, or change one of the conversation.
+    pub fn action(self, action: ImageAction) -> Self {
+        self.set("action", action.to_string().as_str())
+    }
+
+    /// The image model.
+    pub fn model(self, model: impl Into<ModelName>) -> Self {
+        self.set("model", model.into().as_str())
+    }
+
+    /// Any member, known or not, in the place of one of the same name.
+    pub fn set(mut self, name: &str, value: impl Into<Json>) -> Self {
+        self.members.set(name, value.into());
+        self
+    }
+}
+
+impl Default for ImageTool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl ResponseTool ===
+
+impl From<ImageTool> for ResponseTool {
+    fn from(tool: ImageTool) -> Self {
+        Self((&tool.members).into())
+    }
+}
+
+impl From<Value> for ResponseTool {
+    fn from(tool: Value) -> Self {
+        Self(tool.into())
+    }
+}
+
+impl From<Json> for ResponseTool {
+    fn from(tool: Json) -> Self {
+        Self(tool)
+    }
+}
+
+impl From<ResponseTool> for Json {
+    fn from(tool: ResponseTool) -> Self {
+        tool.0
+    }
+}

@@ -1,0 +1,118 @@
+//! What of an upstream's list of models goes on. Pure.
+//!
+//! An upstream may list everything it has, and say of each whose it is; callers get the names of what talks, and nothing
+//! that tells of the account.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::TextModel;
+
+/// So many of one account (ours): the largest list that anybody serves today is a tenth of it.
+const MODELS_MAX: usize = 5_000;
+const ID_MAX: usize = 128;
+const OWNER_MAX: usize = 64;
+
+/// How the names of models begin that draw, hear, speak, judge or embed, and hold no conversation.
+const OTHERS: [&str; 13] = [
+    "babbage-",
+    "chatgpt-image",
+    "dall-e-",
+    "davinci-",
+    "gpt-audio",
+    "gpt-image-",
+    "gpt-realtime",
+    "omni-moderation",
+    "sora-",
+    "text-embedding-",
+    "text-moderation",
+    "tts-",
+    "whisper-",
+];
+/// Parts of the names of such models.
+const OTHER_PARTS: [&str; 5] = ["-audio", "-embedding", "-realtime", "-transcribe", "-tts"];
+/// What whose names begin like this belongs to an organisation or a person, and says to which.
+const PERSONAL: [&str; 2] = ["org-", "user-"];
+
+#[derive(Deserialize)]
+struct List {
+    data: Vec<Value>,
+}
+
+/// The text models of an answer; nothing where it is no list.
+pub(super) fn models(answer: &[u8]) -> Option<Vec<TextModel>> {
+    let list: List = serde_json::from_slice(answer).ok()?;
+    Some(list.data.iter().filter_map(model).take(MODELS_MAX).collect())
+}
+
+/// Nothing where it has no name that could be used.
+fn model(entry: &Value) -> Option<TextModel> {
+    let id = entry["id"].as_str().filter(|id| is_text_model(id))?;
+    let owner = entry["owned_by"].as_str().filter(|owner| is_plain(owner));
+    let created = entry["created"].as_i64().filter(|created| *created >= 0);
+    Some(TextModel { id: id.to_owned(), created, owned_by: owner.map(str::to_owned) })
+}
+
+fn is_text_model(id: &str) -> bool {
+    let is_id = !id.is_empty() && id.len() <= ID_MAX && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_other = OTHERS.iter().any(|start| id.starts_with(start)) || OTHER_PARTS.iter().any(|part| id.contains(part));
+    // A name is no address.
+    is_id && !is_other && !id.contains("://")
+}
+
+/// Whether it is a word that tells nothing of the account.
+fn is_plain(owner: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let is_word = !owner.is_empty() && owner.len() <= OWNER_MAX && owner.bytes().all(fits);
+    is_word && !PERSONAL.iter().any(|start| owner.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ids(data: &Value) -> Vec<String> {
+        let answer = json!({ "object": "list", "data": data }).to_string();
+        models(answer.as_bytes()).unwrap().into_iter().map(|model| model.id).collect()
+    }
+
+    #[test]
+    fn only_what_talks_is_listed() {
+        let data =
+            ["gpt-5.5", "gpt-image-2", "text-embedding-3-large", "whisper-1", "gpt-4o-mini-tts", "o3", "dall-e-3"]
+                .map(|id| json!({"id": id, "object": "model"}));
+        assert_eq!(ids(&json!(data)), ["gpt-5.5", "o3"]);
+        assert_eq!(ids(&json!([{"id": "meta-llama/Llama-3.3-70B:free"}])), ["meta-llama/Llama-3.3-70B:free"]);
+    }
+
+    #[test]
+    fn an_entry_that_is_none_takes_nothing_from_the_others() {
+        let long = "x".repeat(200);
+        let data = json!([null, 1, {"id": 7}, {"id": ""}, {"id": "a b"}, {"id": long}, {"id": "http://10.0.0.1/x"},
+            {"name": "x"}, {"id": "gpt-5.5", "created": "soon", "owned_by": 3}]);
+        assert_eq!(ids(&data), ["gpt-5.5"]);
+    }
+
+    #[test]
+    fn what_tells_of_the_account_does_not_go_on() {
+        let told = |owner: &str| {
+            let answer = json!({"data": [{"id": "m", "created": 7, "owned_by": owner, "base_url": "http://10.0.0.1"}]});
+            models(answer.to_string().as_bytes()).unwrap().remove(0)
+        };
+        let known = told("openai");
+        assert_eq!((known.created, known.owned_by.as_deref()), (Some(7), Some("openai")));
+        for owner in ["org-a1b2", "user-a1b2", "https://10.0.0.1", "10.0.0.1", "gateway.example", "", "a b"] {
+            assert_eq!(told(owner).owned_by, None, "{owner}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_says_nothing() {
+        for answer in ["", "[]", "{}", "null", "{\"data\": {}}", "{\"data\": [", "<html>"] {
+            assert!(models(answer.as_bytes()).is_none(), "{answer}");
+        }
+        assert_eq!(models(b"{\"data\": []}"), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,130 @@
+//! Models: the text models to list, and the image models that the operator adds.
+
+use std::collections::BTreeSet;
+
+use super::Desk;
+use crate::gateway::config::ImageModel;
+use crate::gateway::config::raw::RawImageModel;
+use crate::image::SizeRequest;
+use crate::tables::{IMAGE_GENERATION_FIELDS, IMAGE_MODELS, Kind, field};
+
+/// No API has a longer word for a quality, and an error message lists them all.
+const LONGEST_WORD: usize = 32;
+const LONGEST_ID: usize = 128;
+
+impl Desk<'_> {
+    /// The text models to list, where the file names them.
+    pub(super) fn text_models(&mut self) -> Option<Vec<String>> {
+        let models = self.layers.written.raw.text_models.as_ref()?;
+        for (index, model) in models.iter().enumerate() {
+            let setting = format!("text_models[{index}]");
+            self.model_id(&setting, model);
+            if models[..index].contains(model) {
+                self.wrong(&setting, "stands twice in the list");
+            }
+        }
+        Some(models.clone())
+    }
+
+    /// The image models that the file adds.
+    pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> Vec<ImageModel> {
+        let raw = self.layers.written.raw.models.as_deref().unwrap_or_default();
+        let mut taken = BTreeSet::new();
+        let models = raw.iter().enumerate();
+        models
+            .map(|(index, raw)| {
+                let path = format!("models[{index}]");
+                let id = raw.id.as_deref().unwrap_or_default();
+                self.image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut taken);
+                self.image_model(&path, id, raw)
+            })
+            .collect()
+    }
+
+    fn image_model_id(&mut self, setting: &str, id: &str, text_models: &[String], taken: &mut BTreeSet<String>) {
+        self.model_id(setting, id);
+        if IMAGE_MODELS.iter().any(|row| row.id == id) {
+            self.wrong(setting, &format!("`{id}` is a model of the API itself, whose rules are fixed"));
+        } else if text_models.iter().any(|model| model == id) {
+            self.wrong(setting, &format!("`{id}` stands in `text_models` too; a model either draws or talks"));
+        } else if !taken.insert(id.to_owned()) {
+            self.wrong(setting, &format!("`{id}` is taken already"));
+        }
+    }
+
+    /// What is left out is as in the first model of the document.
+    fn image_model(&mut self, path: &str, id: &str, raw: &RawImageModel) -> ImageModel {
+        let base = ImageModel::first();
+        let formats = raw.formats.as_ref().map(|formats| words(formats, |format| format.as_str()));
+        let backgrounds = raw.backgrounds.as_ref().map(|words_of| words(words_of, |word| word.as_str()));
+        ImageModel {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            sizes: self.list(&format!("{path}.sizes"), raw.sizes.clone(), size_fault).or(base.sizes),
+            qualities: self
+                .list(&format!("{path}.qualities"), raw.qualities.clone(), word_fault)
+                .unwrap_or(base.qualities),
+            formats: self.list(&format!("{path}.formats"), formats, |_| None).unwrap_or(base.formats),
+            backgrounds: self.list(&format!("{path}.backgrounds"), backgrounds, |_| None).unwrap_or(base.backgrounds),
+            max_images: self.count(&format!("{path}.max_images"), "n", raw.max_images).unwrap_or(base.max_images),
+            max_partial_images: self
+                .count(&format!("{path}.max_partial_images"), "partial_images", raw.max_partial_images)
+                .unwrap_or(base.max_partial_images),
+            compression: raw.compression.unwrap_or(base.compression),
+        }
+    }
+
+    /// A list of words, each of them once and none of them at fault.
+    fn list(
+        &mut self,
+        setting: &str,
+        list: Option<Vec<String>>,
+        fault: fn(&str) -> Option<String>,
+    ) -> Option<Vec<String>> {
+        let list = list?;
+        if list.is_empty() {
+            self.wrong(setting, "must name at least one; leave it out for those of `gpt-image-2`");
+        }
+        for (index, word) in list.iter().enumerate() {
+            let setting = format!("{setting}[{index}]");
+            if let Some(fault) = fault(word) {
+                self.wrong(&setting, &fault);
+            } else if list[..index].contains(word) {
+                self.wrong(&setting, "stands twice in the list");
+            }
+        }
+        Some(list)
+    }
+
+    /// A number within the bounds that the document gives to a field.
+    fn count(&mut self, setting: &str, name: &str, count: Option<u32>) -> Option<u32> {
+        let count = count?;
+        if let Some(Kind::Integer { min, max }) = field(IMAGE_GENERATION_FIELDS, name).map(|field| field.kind)
+            && !(min..=max).contains(&i64::from(count))
+        {
+            self.wrong(setting, &format!("must be from {min} to {max}"));
+        }
+        Some(count)
+    }
+
+    /// What a request and an upstream can call a model.
+    pub(super) fn model_id(&mut self, setting: &str, model: &str) {
+        if model.is_empty() || model.len() > LONGEST_ID || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.wrong(setting, "must be the id of a model, without spaces");
+        }
+    }
+}
+
+fn words<T>(list: &[T], word: impl Fn(&T) -> &'static str) -> Vec<String> {
+    list.iter().map(|item| word(item).to_owned()).collect()
+}
+
+fn size_fault(word: &str) -> Option<String> {
+    word.parse::<SizeRequest>().err().map(|error| format!("is no size that can be asked for: {error}"))
+}
+
+fn word_fault(word: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_word = !word.is_empty() && word.len() <= LONGEST_WORD && word.bytes().all(fits);
+    (!is_word).then(|| format!("must be a word of 1 to {LONGEST_WORD} letters, digits, `.`, `_` or `-`"))
+}

@@ -1,0 +1,98 @@
+//! Text models and image models.
+
+use super::*;
+
+/// The rules of a model of the document under another id.
+fn like_the_first(id: &str) -> ImageModel {
+    ImageModel { id: id.to_owned(), name: id.to_owned(), ..ImageModel::first() }
+}
+
+#[test]
+fn an_added_model_has_the_rules_that_are_written_and_else_those_of_the_first() {
+    let text = r#"
+text_models = ["b", "a"]
+[[models]]
+id = "sketch-1"
+sizes = ["auto", "1024x1024"]
+qualities = ["draft", "high"]
+formats = ["webp"]
+backgrounds = ["transparent"]
+max_images = 1
+max_partial_images = 0
+compression = false
+[[models]]
+id = "twin"
+"#;
+    let config = load_from(machine(), text).unwrap();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    assert_eq!(config.text_models, Some(words(&["b", "a"])));
+    let sketch = ImageModel {
+        id: "sketch-1".to_owned(),
+        name: "sketch-1".to_owned(),
+        sizes: Some(words(&["auto", "1024x1024"])),
+        qualities: words(&["draft", "high"]),
+        formats: words(&["webp"]),
+        backgrounds: words(&["transparent"]),
+        max_images: 1,
+        max_partial_images: 0,
+        compression: false,
+    };
+    assert_eq!(config.image_models, [sketch, like_the_first("twin")]);
+    let shown = config.show();
+    assert!(shown.contains("qualities = [\"draft\", \"high\"]") && shown.contains("id = \"twin\""), "{shown}");
+}
+
+#[test]
+fn every_mistake_in_the_models_is_reported_at_once() {
+    check(
+        r#"text_models = ["a", "a", "b c"]
+[[models]]
+id = "gpt-image-2"
+sizes = ["512x512", "auto", "auto"]
+qualites = ["low"]
+[[models]]
+id = "a"
+qualities = []
+formats = ["png", "jpg"]
+backgrounds = ["transparant"]
+max_images = 11
+[[models]]
+id = "twice"
+qualities = ["a b"]
+max_partial_images = 4
+[[models]]
+id = "twice"
+[[models]]
+sizes = ["big"]
+"#,
+        &[
+            "1:21: `text_models[1]` stands twice in the list",
+            "1:26: `text_models[2]` must be the id of a model, without spaces",
+            "3:6: `id` `gpt-image-2` is a model of the API itself, whose rules are fixed",
+            "4:10: `sizes[0]` is no size that can be asked for: The total number of pixels must be between 655360 and 8294400.",
+            "4:29: `sizes[2]` stands twice in the list",
+            "5:1: unknown setting `qualites` in `models`; did you mean `qualities`?",
+            "7:6: `id` `a` stands in `text_models` too; a model either draws or talks",
+            "8:13: `qualities` must name at least one; leave it out for those of `gpt-image-2`",
+            "9:19: `formats[1]` must be \"png\" or \"jpeg\" or \"webp\", not \"jpg\"; did you mean `jpeg`?",
+            "10:16: `backgrounds[0]` must be \"auto\" or \"opaque\" or \"transparent\", not \"transparant\"; did you mean `transparent`?",
+            "11:14: `max_images` must be from 1 to 10",
+            "14:14: `qualities[0]` must be a word of 1 to 32 letters, digits, `.`, `_` or `-`",
+            "15:22: `max_partial_images` must be from 0 to 3",
+            "17:6: `id` `twice` is taken already",
+            "18:1: `id` is missing in `models`",
+            "19:10: `sizes[0]` is no size that can be asked for: Expected 'auto' or '<width>x<height>' in pixels, such as '1024x1024'.",
+        ],
+    );
+}
+
+#[test]
+fn a_list_of_text_models_in_the_wrong_place_says_where_it_belongs() {
+    check(
+        "models = [\"gpt-5.5\"]",
+        &[
+            "1:11: `models[0]` is a string but must be a table with the `id` and the rules of an image model; text models stand in `text_models`",
+        ],
+    );
+    check("text_models = \"gpt-5.5\"", &["1:15: `text_models` is a string but must be a list"]);
+}

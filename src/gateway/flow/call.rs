@@ -1,0 +1,105 @@
+//! One call to one account, until an image has begun in its answer.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::attempt::Terms;
+use crate::gateway::Gateway;
+use crate::gateway::accounts::Lease;
+use crate::gateway::relay::{Asked, Limits, NoProof, Proven, Told, Unkept, Usage, prove, prove_drawn, prove_response};
+use crate::gateway::rules::{Job, ResponseJob, Task};
+use crate::gateway::upstream::{Cause, Class, Failure, error_in_answer};
+use crate::tables;
+
+/// The word for a quality that the model chooses.
+const AUTO: &str = "auto";
+
+/// A call that gave no image, and the tokens that were charged all the same.
+pub(super) struct Lost {
+    pub(super) failure: Failure,
+    pub(super) usage: Option<Usage>,
+}
+
+/// Makes the call; whether it was the simulator that answered. The answer to a `part` is whole before anything goes out,
+/// so all of it must be there when an answer has to begin.
+pub(super) async fn make(
+    gateway: &Gateway,
+    lease: &Lease,
+    task: Task<'_>,
+    part: bool,
+    terms: &Terms,
+) -> Result<(Proven, bool), Lost> {
+    let patience = terms.patience;
+    let first_byte = terms.head.min(Instant::now() + patience);
+    let reply = gateway.upstream().send(lease, task, first_byte).await?;
+    // Who waits less for a whole image waits no longer for the rest of one.
+    let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(patience);
+    let until = if part { terms.head } else { terms.end };
+    let limits = Limits { idle, event_idle: patience, until };
+    let simulated = reply.simulated;
+    let proven = match task {
+        Task::Images(job) if reply.by_tool => prove_drawn(reply.body, asked(job, part), limits).await,
+        Task::Images(job) => prove(reply.body, asked(job, part), limits).await,
+        Task::Response(job) => prove_response(reply.body, told(job), limits).await,
+    };
+    proven.map(|proven| (proven, simulated)).map_err(no_proof)
+}
+
+/// An answer without an image: what that means.
+fn no_proof(no_proof: NoProof) -> Lost {
+    match no_proof {
+        NoProof::Ended(without) => {
+            let usage = without.usage.filter(|usage| usage.total > 0);
+            Lost { failure: error_in_answer(&without.members, without.something), usage }
+        }
+        NoProof::Malformed => ambiguous(Cause::NoImage),
+        NoProof::Broken => ambiguous(Cause::Broken),
+        NoProof::Timeout => ambiguous(Cause::Timeout),
+    }
+}
+
+/// An image that had begun and is not there: it may well be paid for.
+pub(super) fn unkept(unkept: Unkept) -> Lost {
+    match unkept {
+        Unkept::Broken(broken, usage) => {
+            tracing::warn!(error = &broken as &dyn std::error::Error, "one of several images broke off");
+            Lost { usage, ..ambiguous(Cause::Broken) }
+        }
+        Unkept::Disk(kind) => {
+            tracing::error!(%kind, "one of several images could not be kept");
+            ambiguous(Cause::Broken)
+        }
+    }
+}
+
+fn ambiguous(cause: Cause) -> Lost {
+    Lost::from(Failure { class: Class::X, cause, status: Some(200) })
+}
+
+impl From<Failure> for Lost {
+    fn from(failure: Failure) -> Self {
+        Self { failure, usage: None }
+    }
+}
+
+fn told(job: &ResponseJob) -> Told {
+    Told { model: job.model().to_owned(), stream: job.stream(), now: job.received().timestamp() }
+}
+
+/// What the answer repeats of the request.
+pub(super) fn asked(job: &Job, part: bool) -> Asked {
+    Asked {
+        model: job.model().to_owned(),
+        prompt: job.prompt().to_owned(),
+        count: usize::try_from(job.count()).unwrap_or(1),
+        partials: job.partials(),
+        events: job.events(),
+        stream: job.stream(),
+        part,
+        quality: job.quality().filter(|quality| *quality != AUTO).map(str::to_owned),
+        size: job.size().exact().map(|size| size.to_string()),
+        output_format: job.format().as_str(),
+        now: job.received().timestamp(),
+    }
+}

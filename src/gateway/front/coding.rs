@@ -1,0 +1,263 @@
+//! What a body is packed in. It is unpacked as it comes, one piece at a time, so that a small body which unpacks to a
+//! large one costs no memory and is stopped by the limit that any body has.
+//!
+//! Agents send `zstd`, other clients `gzip`; nobody packs twice, and what is packed twice is not read.
+
+use std::io::{self, Write as _};
+
+use bytes::{Buf as _, Bytes};
+use flate2::write::MultiGzDecoder;
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+use zstd::stream::raw::{DParameter, Decoder, Operation as _};
+
+use crate::error::Error;
+
+/// So much is unpacked at once.
+const PIECE: usize = 64 * 1024;
+/// How far back a zstd body may point, as a power of two: the 8 MiB that every reader of HTTP must offer. More is what
+/// only a body made to hurt asks for.
+const WINDOW_LOG: u32 = 23;
+
+/// Unpacks one body.
+pub(super) struct Unpacker {
+    /// What has come and is not unpacked yet.
+    packed: Bytes,
+    format: Format,
+}
+
+enum Format {
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+    Zstd(Zstd),
+}
+
+/// Frames of zstd, one behind the other.
+struct Zstd {
+    decoder: Decoder<'static>,
+    /// Where nothing is missing: at the end of a frame.
+    whole: bool,
+    /// The last piece was full, so more may wait inside.
+    more: bool,
+}
+
+// === impl Unpacker ===
+
+impl Unpacker {
+    /// What unpacks a body with these headers; nothing for one that is not packed.
+    ///
+    /// # Errors
+    ///
+    /// 415 for a coding that is not read here, and for more than one.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Option<Self>, Error> {
+        let values = headers.get_all(CONTENT_ENCODING).iter();
+        let mut format = None;
+        for word in values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+            if word.is_empty() || word.eq_ignore_ascii_case(b"identity") {
+                continue;
+            }
+            if format.replace(Format::named(word)?).is_some() {
+                return Err(Error::UnsupportedCoding);
+            }
+        }
+        Ok(format.map(|format| Self { packed: Bytes::new(), format }))
+    }
+
+    /// Takes what has come; everything before it must have been unpacked.
+    pub(super) fn feed(&mut self, packed: Bytes) {
+        self.packed = packed;
+    }
+
+    /// The next piece, never empty; nothing where more must come first.
+    pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let piece = match &mut self.format {
+            Format::Gzip(decoder) => gunzip(decoder, &mut self.packed)?,
+            Format::Zstd(zstd) => zstd.next(&mut self.packed)?,
+        };
+        Ok(Some(piece).filter(|piece| !piece.is_empty()).map(Bytes::from))
+    }
+
+    /// The body has ended: what was still inside.
+    pub(super) fn finish(self) -> io::Result<Option<Bytes>> {
+        let rest = match self.format {
+            Format::Gzip(decoder) => decoder.finish()?,
+            Format::Zstd(zstd) if zstd.whole => Vec::new(),
+            Format::Zstd(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        Ok(Some(rest).filter(|rest| !rest.is_empty()).map(Bytes::from))
+    }
+}
+
+fn gunzip(decoder: &mut MultiGzDecoder<Vec<u8>>, packed: &mut Bytes) -> io::Result<Vec<u8>> {
+    while decoder.get_ref().is_empty() && !packed.is_empty() {
+        // It takes no more than fills its own small buffer.
+        match decoder.write(packed)? {
+            0 => return Err(io::ErrorKind::InvalidData.into()),
+            taken => packed.advance(taken),
+        }
+    }
+    Ok(std::mem::take(decoder.get_mut()))
+}
+
+// === impl Format ===
+
+impl Format {
+    fn named(word: &[u8]) -> Result<Self, Error> {
+        if word.eq_ignore_ascii_case(b"gzip") || word.eq_ignore_ascii_case(b"x-gzip") {
+            return Ok(Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))));
+        }
+        if word.eq_ignore_ascii_case(b"zstd") {
+            let decoder = Zstd::new().map_err(|error| {
+                tracing::error!(%error, "a zstd decoder could not be made");
+                Error::Internal
+            })?;
+            return Ok(Self::Zstd(decoder));
+        }
+        Err(Error::UnsupportedCoding)
+    }
+}
+
+// === impl Zstd ===
+
+impl Zstd {
+    fn new() -> io::Result<Self> {
+        let mut decoder = Decoder::new()?;
+        decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
+        Ok(Self { decoder, whole: false, more: false })
+    }
+
+    fn next(&mut self, packed: &mut Bytes) -> io::Result<Vec<u8>> {
+        let mut piece = Vec::new();
+        while piece.is_empty() && (self.more || !packed.is_empty()) {
+            piece.resize(PIECE, 0);
+            let status = self.decoder.run_on_buffers(packed, &mut piece)?;
+            if status.bytes_read == 0 && status.bytes_written == 0 && !packed.is_empty() {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            packed.advance(status.bytes_read);
+            self.more = status.bytes_written == PIECE;
+            // Asked for what it does not have it begins the next frame, of which nothing has come.
+            self.whole = status.remaining == 0 || (self.whole && status.bytes_read == 0);
+            piece.truncate(status.bytes_written);
+        }
+        Ok(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(values: &[&'static str]) -> HeaderMap {
+        values.iter().map(|value| (CONTENT_ENCODING, HeaderValue::from_static(value))).collect()
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text).expect("packed");
+        encoder.finish().expect("packed")
+    }
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("an encoder");
+        // Without it damage to a text is not seen here.
+        encoder.include_checksum(true).expect("a checksum");
+        encoder.write_all(text).expect("packed");
+        encoder.finish().expect("packed")
+    }
+
+    /// Unpacks what comes in pieces of this size; the largest piece that comes out, and all of it.
+    fn unpack(coding: &'static str, packed: &[u8], cut: usize) -> io::Result<(usize, Vec<u8>)> {
+        let mut unpacker = Unpacker::of(&headers(&[coding])).expect("a known coding").expect("packed");
+        let (mut largest, mut all) = (0, Vec::new());
+        let mut take = |piece: &Bytes| {
+            largest = largest.max(piece.len());
+            all.extend_from_slice(piece);
+        };
+        for piece in packed.chunks(cut) {
+            unpacker.feed(Bytes::copy_from_slice(piece));
+            while let Some(piece) = unpacker.next()? {
+                take(&piece);
+            }
+        }
+        unpacker.finish()?.iter().for_each(take);
+        Ok((largest, all))
+    }
+
+    fn text() -> Vec<u8> {
+        (0..300_000_u32).flat_map(|number| (number.wrapping_mul(number) % 977).to_string().into_bytes()).collect()
+    }
+
+    #[test]
+    fn what_was_packed_comes_out_wherever_it_is_cut() {
+        let text = text();
+        for (coding, packed) in [("gzip", gzip(&text)), ("ZSTD", zstd(&text)), ("X-Gzip", gzip(&text))] {
+            for cut in [1, 7, 4096, usize::MAX] {
+                let (_, unpacked) = unpack(coding, &packed, cut).expect("whole");
+                assert!(unpacked == text, "{coding}, cut into {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn members_and_frames_one_behind_the_other_are_one_body() {
+        for (coding, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
+            let both = [pack(b"{\"a\":"), pack(b""), pack(b"1}")].concat();
+            for cut in [1, 5, usize::MAX] {
+                assert_eq!(unpack(coding, &both, cut).expect("whole").1, b"{\"a\":1}", "{coding}, cut into {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_stays_small_however_much_it_unpacks_to() {
+        let zeros = vec![0; 40_000_000];
+        for (coding, packed) in [("gzip", gzip(&zeros)), ("zstd", zstd(&zeros))] {
+            let (largest, unpacked) = unpack(coding, &packed, usize::MAX).expect("whole");
+            assert!(unpacked.len() == zeros.len() && largest <= 2 * PIECE, "{coding}: {largest}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_damaged_is_no_body() {
+        for (coding, packed) in [("gzip", gzip(&text())), ("zstd", zstd(&text()))] {
+            let mut damaged = packed.clone();
+            damaged[packed.len() / 2] ^= 0x55;
+            let surplus = [&packed[..], b"surplus"].concat();
+            let cases = [
+                ("empty", &[][..]),
+                ("its first bytes", &packed[..3]),
+                ("a half", &packed[..packed.len() / 2]),
+                ("all but a byte", &packed[..packed.len() - 1]),
+                ("damaged", &damaged),
+                ("surplus", &surplus),
+                ("plain", b"{\"model\":\"gpt-5.5\"}"),
+            ];
+            for (what, bad) in cases {
+                assert!(unpack(coding, bad, 1).is_err(), "{coding}, {what}, byte by byte");
+                assert!(unpack(coding, bad, usize::MAX).is_err(), "{coding}, {what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_no_client_needs_is_not_given() {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("an encoder");
+        encoder.window_log(27).expect("a window");
+        encoder.write_all(&vec![7; 1 << 24]).expect("packed");
+        let packed = encoder.finish().expect("packed");
+        assert!(unpack("zstd", &packed, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn only_one_known_coding_is_read() {
+        for plain in [&[][..], &["identity"], &["Identity", ""]] {
+            assert!(Unpacker::of(&headers(plain)).expect("plain").is_none(), "{plain:?}");
+        }
+        assert!(Unpacker::of(&headers(&["identity, gzip"])).expect("packed").is_some());
+        for unread in [&["br"][..], &["deflate"], &["gzip, zstd"], &["gzip", "gzip"], &["g zip"], &["compress"]] {
+            assert_eq!(Unpacker::of(&headers(unread)).err(), Some(Error::UnsupportedCoding), "{unread:?}");
+        }
+    }
+}

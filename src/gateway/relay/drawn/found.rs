@@ -1,0 +1,290 @@
+//! What has been found in a response so far: its image, what is said of it, and what is said instead of it.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::gateway::relay::fill::{self, Usage};
+use crate::gateway::relay::lexer::{Malformed, Sink, check_base64};
+use crate::gateway::relay::scan::{Reader, Scan, Want};
+use crate::gateway::relay::tap::Without;
+
+/// So many items that are no image are kept: one of them says why there is none.
+const SAID_MAX: usize = 16;
+/// What is read of an item.
+const OF_ITEM: [&str; 9] =
+    ["background", "content", "error", "output_format", "quality", "revised_prompt", "size", "status", "type"];
+/// What is read of an event.
+const OF_EVENT: [&str; 9] =
+    ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
+/// What is read of the response itself.
+const OF_RESPONSE: [&str; 6] = ["created_at", "error", "incomplete_details", "status", "tool_usage", "usage"];
+/// What an answer says of an image.
+const OF_IMAGE: [&str; 5] = ["background", "output_format", "quality", "revised_prompt", "size"];
+
+/// The type of an item with an image.
+const IMAGE_CALL: &str = "image_generation_call";
+/// How the upstream names the fields of its tool.
+const TOOL: &str = "tools[0].";
+/// Where images stand.
+const PARTIAL: &str = "partial_image_b64";
+const OF_DONE: &str = "item.result";
+const OF_OUTPUT: &str = "response.output[].result";
+
+/// What has been found so far.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Members of the current event, of the current item, and of the response itself.
+    event: Map<String, Value>,
+    item: Map<String, Value>,
+    response: Map<String, Value>,
+    /// How much has been looked at of the base64 that passes by.
+    seen: usize,
+    partial: Partial,
+    image: Image,
+    /// Items that are no image.
+    said: Vec<Value>,
+    failure: Option<Map<String, Value>>,
+    over: bool,
+    wrong: Option<Malformed>,
+}
+
+/// How far the intermediate images are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Partial {
+    #[default]
+    None,
+    /// The current event holds one.
+    Current,
+    /// There was one: work was done.
+    Past,
+}
+
+/// How far the final image is.
+#[derive(Debug, Default)]
+enum Image {
+    #[default]
+    None,
+    /// Its base64 passes by.
+    Passing,
+    /// Its base64 is complete, and perhaps its item.
+    Whole(Option<Map<String, Value>>),
+    /// All that is known of it has been told.
+    Told,
+}
+
+/// Reads one piece.
+struct Reading<'a, S> {
+    found: &'a mut Found,
+    piece: &'a Bytes,
+    sink: &'a mut S,
+}
+
+// === impl Found ===
+
+impl Found {
+    /// Reads on in a value, of which `part` is the next stretch of the piece: how many bytes were read.
+    pub(super) fn read(
+        &mut self,
+        scan: &mut Scan,
+        piece: &Bytes,
+        part: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<usize, Malformed> {
+        let read = scan.push(part, &mut Reading { found: self, piece, sink })?;
+        self.wrong.map_or(Ok(read), Err)
+    }
+
+    /// Whether the upstream has said its last word.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether an image is on its way, or has come and only the end of its answer is missing.
+    pub(super) const fn in_image(&self) -> bool {
+        matches!(self.partial, Partial::Current) || !matches!(self.image, Image::None)
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        fill::of_response(&self.response)
+    }
+
+    /// The current event is over; its data must be whole.
+    pub(super) fn end_event(&mut self, data: &Scan, sink: &mut impl Sink) -> Result<(), Malformed> {
+        if !data.is_done() {
+            return Err(Malformed::Truncated);
+        }
+        let event = std::mem::take(&mut self.event);
+        if self.partial == Partial::Current {
+            self.partial = Partial::Past;
+            tell(sink, &event);
+            sink.item_end();
+        }
+        match event.get("type").and_then(Value::as_str) {
+            Some("response.output_item.done") => self.end_item(),
+            Some("response.completed" | "response.incomplete" | "response.cancelled") => self.end_response(sink),
+            Some("response.failed" | "error") => self.fail(event, sink),
+            None if event.get("error").is_some_and(Value::is_object) => self.fail(event, sink),
+            _ => {}
+        }
+        self.item.clear();
+        Ok(())
+    }
+
+    /// The response is whole.
+    pub(super) fn end_response(&mut self, sink: &mut impl Sink) {
+        if self.response.get("error").is_some_and(Value::is_object) {
+            return self.fail(Map::new(), sink);
+        }
+        self.over = true;
+        self.settle(sink);
+    }
+
+    /// Nothing more comes: what is known of an image that is whole is told. One that is no base64 is none.
+    pub(super) fn settle(&mut self, sink: &mut impl Sink) {
+        if self.wrong.is_some() {
+            return;
+        }
+        let Image::Whole(members) = &mut self.image else { return };
+        // The item of an image may be cut off behind it.
+        let members = members.take().unwrap_or_else(|| std::mem::take(&mut self.item));
+        self.image = Image::Told;
+        tell(sink, &members);
+        let created = self.response.get("created_at").cloned();
+        created.into_iter().for_each(|created| sink.item_member("created".to_owned(), created));
+        let usage = fill::shown_of_response(&self.response);
+        usage.into_iter().for_each(|usage| sink.item_member("usage".to_owned(), usage.to_json()));
+        sink.item_end();
+    }
+
+    /// What a whole answer says instead of an image, in the words by which failures are judged.
+    pub(super) fn without_image(&self) -> Option<Without> {
+        if !self.over {
+            return None;
+        }
+        let mut members: Map<String, Value> = OF_RESPONSE
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), self.response.get(*name).filter(|value| !value.is_null())?)))
+            .map(|(name, value)| (name, value.clone()))
+            .collect();
+        members.insert("output".to_owned(), self.said.clone().into());
+        if let Some(failure) = &self.failure {
+            members.insert("error".to_owned(), Value::Object(failure.clone()));
+        }
+        let drawn = |item: &Value| item["type"] == IMAGE_CALL && item["status"] == "completed";
+        let something = self.partial != Partial::None || self.said.iter().any(drawn);
+        Some(Without { members, something, usage: self.usage() })
+    }
+
+    /// An item is complete.
+    fn end_item(&mut self) {
+        let item = std::mem::take(&mut self.item);
+        match &mut self.image {
+            Image::Whole(members @ None) => *members = Some(item),
+            Image::None if !item.is_empty() && self.said.len() < SAID_MAX => self.said.push(item.into()),
+            _ => {}
+        }
+    }
+
+    /// The upstream says that it failed. It cannot take an image back that is there.
+    fn fail(&mut self, mut event: Map<String, Value>, sink: &mut impl Sink) {
+        self.over = true;
+        let stated = [event.get("error"), self.response.get("error")].into_iter().flatten().find_map(Value::as_object);
+        let mut failure = stated.cloned().unwrap_or_else(|| std::mem::take(&mut event));
+        // What it says of the tool is said of the caller's field; the model of the call is between us and the upstream.
+        let param = failure.remove("param");
+        let param = param.as_ref().and_then(Value::as_str).filter(|param| *param != "model");
+        let param = param.map(|param| param.strip_prefix(TOOL).unwrap_or(param));
+        failure.extend(param.map(|param| ("param".to_owned(), param.into())));
+        self.failure = Some(failure);
+        self.settle(sink);
+    }
+
+    /// Whether the image of an item is wanted: only the first, and of nothing that says that it is something else.
+    fn wants_image(&self) -> bool {
+        let kind = self.item.get("type").and_then(Value::as_str);
+        matches!(self.image, Image::None | Image::Passing) && kind.is_none_or(|kind| kind == IMAGE_CALL)
+    }
+}
+
+/// Everything about an image but the image.
+fn tell(sink: &mut impl Sink, members: &Map<String, Value>) {
+    for name in OF_IMAGE {
+        if let Some(value) = members.get(name) {
+            sink.item_member(name.to_owned(), value.clone());
+        }
+    }
+}
+
+/// The member of an item, whichever way the item came.
+fn of_item(path: &str) -> Option<&str> {
+    path.strip_prefix("item.").or_else(|| path.strip_prefix("response.output[]."))
+}
+
+impl<S: Sink> Reading<'_, S> {
+    /// An image begins to pass.
+    fn begin(&mut self, kind: &str) {
+        self.found.seen = 0;
+        self.sink.event(Some(kind.to_owned()));
+        self.sink.item_start();
+    }
+}
+
+impl<S: Sink> Reader for Reading<'_, S> {
+    fn wants(&self, path: &str) -> Want {
+        let value = |wanted: bool| if wanted { Want::Value } else { Want::Nothing };
+        match path {
+            PARTIAL => Want::Image,
+            OF_DONE | OF_OUTPUT if self.found.wants_image() => Want::Image,
+            _ => match (of_item(path), path.strip_prefix("response.")) {
+                (Some(member), _) => value(OF_ITEM.contains(&member)),
+                (None, Some(member)) => value(OF_RESPONSE.contains(&member)),
+                (None, None) => value(OF_EVENT.contains(&path)),
+            },
+        }
+    }
+
+    fn value(&mut self, path: &str, value: Value) {
+        let (members, name) = match (of_item(path), path.strip_prefix("response.")) {
+            (Some(member), _) => (&mut self.found.item, member),
+            (None, Some(member)) => (&mut self.found.response, member),
+            (None, None) => (&mut self.found.event, path),
+        };
+        members.insert(name.to_owned(), value);
+    }
+
+    fn image(&mut self, path: &str, base64: &[u8]) {
+        if path == PARTIAL {
+            if self.found.partial != Partial::Current {
+                self.found.partial = Partial::Current;
+                self.begin("partial_image");
+            }
+        } else if !matches!(self.found.image, Image::Passing) {
+            self.found.image = Image::Passing;
+            self.begin("completed");
+        }
+        if let Err(malformed) = check_base64(&mut self.found.seen, base64) {
+            self.found.wrong = Some(malformed);
+            return;
+        }
+        self.sink.image(self.piece.slice_ref(base64));
+    }
+
+    fn image_end(&mut self, path: &str) {
+        if path == PARTIAL && self.found.partial == Partial::Current {
+            self.sink.image_end();
+        } else if path != PARTIAL && matches!(self.found.image, Image::Passing) {
+            self.found.image = Image::Whole(None);
+            self.sink.image_end();
+        }
+    }
+
+    fn stray(&mut self) {
+        self.found.wrong = Some(Malformed::Base64);
+    }
+
+    fn close(&mut self, path: &str) {
+        if path == "response.output[]" {
+            self.found.end_item();
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Images out of scripted responses: what goes out, and how it ends.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use crate::gateway::relay::tap::Without;
+use crate::gateway::relay::{
+    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, Usage, gather, keep, prove_drawn,
+};
+use crate::gateway::spool::Spool;
+use crate::gateway::upstream::{ReplyBody, ReplyError};
+
+const ERROR: &str = r#"{"type":"error","message":"m"}"#;
+const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
+const OTHER: &str = "iVBORw0KGgoAAAANSUhEUgAAAgAAAAIACAIAAAB7GkOt";
+
+fn asked(stream: bool) -> Asked {
+    Asked {
+        model: "gpt-image-2".to_owned(),
+        prompt: "a red square".to_owned(),
+        count: 1,
+        partials: 2 * u32::from(stream),
+        events: "image_generation",
+        stream,
+        part: false,
+        quality: None,
+        size: Some("1024x1024".to_owned()),
+        output_format: "png",
+        now: 17,
+    }
+}
+
+fn limits() -> Limits {
+    let seconds = Duration::from_secs;
+    Limits { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) }
+}
+
+fn pieces(body: &str, cut: usize) -> ReplyBody {
+    ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
+}
+
+fn event(kind: &str, members: &str) -> String {
+    format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":1{members}}}\n\n")
+}
+
+/// The event of an image, with its type behind it, as some upstreams have it.
+fn done(image: &str) -> String {
+    let item = format!(
+        r#","item":{{"id":"ig_1","quality":"high","result":"{image}","revised_prompt":"r\"p","size":"7x7","status":"completed","type":"image_generation_call"}}"#
+    );
+    event("response.output_item.done", &item)
+}
+
+fn partial(image: &str) -> String {
+    event("response.image_generation_call.partial_image", &format!(r#","partial_image_b64":"{image}","quality":"low""#))
+}
+
+const USAGE: &str = r#""usage":{"input_tokens":30,"output_tokens":50,"total_tokens":80},
+    "tool_usage":{"image_gen":{"input_tokens":17,"output_tokens":196,"total_tokens":213}}"#;
+
+fn completed(output: &str) -> String {
+    let usage = USAGE.replace('\n', "");
+    event(
+        "response.completed",
+        &format!(r#","response":{{"created_at":99,"output":[{output}],"status":"completed",{usage}}}"#),
+    )
+}
+
+fn item(image: &str) -> String {
+    format!(r#"{{"result":"{image}","type":"image_generation_call","status":"completed","revised_prompt":"r\"p"}}"#)
+}
+
+/// The answer, whatever the body is cut into, and how it ended.
+async fn told(body: &str, stream: bool) -> (String, Ending, Summary) {
+    let mut seen: Option<String> = None;
+    let mut last = None;
+    for cut in [1, 2, 3, 7, 50, 100_000] {
+        let proven = prove_drawn(pieces(body, cut), asked(stream), limits()).await.expect("an image");
+        let (text, ending, summary) = read(proven).await;
+        assert!(seen.as_ref().is_none_or(|seen| *seen == text), "cut into {cut}: {text}");
+        seen = Some(text.clone());
+        last = Some((text, ending, summary));
+    }
+    last.expect("several cuts")
+}
+
+async fn read(proven: Proven) -> (String, Ending, Summary) {
+    let told = Arc::new(Mutex::new(None));
+    let to = Arc::clone(&told);
+    let on_end = Box::new(move |ending, summary| {
+        *to.lock().unwrap() = Some((ending, summary));
+        Box::pin(std::future::ready(())) as crate::gateway::relay::Closing
+    });
+    let body = RelayBody::new(proven, ERROR.to_owned(), on_end);
+    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let (ending, summary) = told.lock().unwrap().take().expect("told");
+    (String::from_utf8(bytes.to_vec()).expect("text"), ending, summary)
+}
+
+#[tokio::test]
+async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image() {
+    let story = [
+        event("response.created", r#","response":{"created_at":99,"output":[],"tools":[{"type":"image_generation"}]}"#),
+        ": comment\n\n".to_owned(),
+        partial(OTHER),
+        done(PNG_HEAD),
+        event("response.output_text.delta", r#","delta":"Here it is.""#),
+        completed(&item(PNG_HEAD)),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat();
+    let usage = USAGE.replace('\n', "");
+    let plain = format!(r#"{{"id":"r","created_at":99,"output":[{{"type":"reasoning"}},{}],{usage}}}"#, item(PNG_HEAD));
+    for (body, quality) in [(story.as_str(), "high"), (&story.replace('\n', "\r\n"), "high"), (&plain, "medium")] {
+        let (text, ending, summary) = told(body, false).await;
+        let expected = json!({"data": [{"b64_json": PNG_HEAD, "revised_prompt": "r\"p"}], "created": 99,
+            "background": "opaque", "model": "gpt-image-2", "output_format": "png", "quality": quality,
+            "size": "1024x1024", "usage": {"input_tokens": 17, "output_tokens": 196, "total_tokens": 213,
+                "input_tokens_details": {"image_tokens": 0, "text_tokens": 17},
+                "output_tokens_details": {"image_tokens": 196, "text_tokens": 0}}});
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
+        let counted = summary.usage.expect("tokens");
+        assert_eq!(
+            (ending, counted.total, counted.output_text, counted.output_image),
+            (Ending::Complete, 293, 50, 196)
+        );
+        assert_eq!(summary.delivered.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_stands_only_at_the_end_is_found_there_and_only_the_first_counts() {
+    let (text, ..) = told(&completed(&format!("{},{}", item(PNG_HEAD), item(OTHER))), false).await;
+    assert!(text.contains(PNG_HEAD) && !text.contains(OTHER), "{text}");
+    let (text, _, summary) = told(&[done(PNG_HEAD), done(OTHER), completed("")].concat(), false).await;
+    assert!(text.contains(PNG_HEAD) && !text.contains(OTHER), "{text}");
+    assert_eq!(summary.delivered.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_has_its_partial_images_and_one_final_one() {
+    let story = [partial(OTHER), partial(OTHER), partial(OTHER), done(PNG_HEAD), completed(&item(PNG_HEAD))].concat();
+    let (text, ending, _) = told(&story, true).await;
+    let frames: Vec<&str> = text.trim_end().split("\n\n").collect();
+    assert_eq!((frames.len(), ending), (3, Ending::Complete), "no more than were asked for: {text}");
+    for (index, frame) in frames[..2].iter().enumerate() {
+        let begin =
+            "event: image_generation.partial_image\ndata: {\"type\":\"image_generation.partial_image\",\"b64_json\":";
+        assert!(frame.starts_with(begin) && frame.contains(&format!("\"partial_image_index\":{index}")), "{frame}");
+    }
+    assert!(frames[2].starts_with("event: image_generation.completed\n") && frames[2].contains("\"total_tokens\":213"));
+}
+
+#[tokio::test]
+async fn what_breaks_behind_a_whole_image_takes_nothing_back() {
+    let failed = event("response.failed", r#","response":{"error":{"code":"server_error","message":"m"}}"#);
+    for behind in ["", ": comment\n\n", failed.as_str(), "data: {\"type\":]}\n\n", &completed("")[..40]] {
+        let (text, ending, _) = told(&format!("{}{behind}", done(PNG_HEAD)), false).await;
+        let json: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!((ending, &json["data"][0]["b64_json"]), (Ending::Complete, &json!(PNG_HEAD)), "{behind}");
+        assert_eq!(json["usage"], Value::Null, "{behind}");
+    }
+}
+
+#[tokio::test]
+async fn a_slash_may_be_escaped_and_nothing_else_is_an_image() {
+    let (text, ..) = told(&[done(r"iVBORw0KGgo\/AAAA"), completed("")].concat(), false).await;
+    assert!(text.contains(r#""b64_json":"iVBORw0KGgo/AAAA""#), "{text}");
+    for image in ["https://a.example/1.png?x", r"iVBO\u0052", "iVBO Rw0K", "iVBO\\nRw0K"] {
+        for cut in [1, 100_000] {
+            let story = [done(image), completed("")].concat();
+            let body = pieces(&story, cut);
+            let found = match prove_drawn(body, asked(false), limits()).await {
+                Ok(proven) => read(proven).await.1,
+                Err(NoProof::Malformed) => continue,
+                Err(other) => panic!("{image}: {other:?}"),
+            };
+            assert!(matches!(found, Ending::Broken(_)), "{image}: {found:?}");
+        }
+    }
+    let foreign =
+        done("QUJD").replace("\"id\":\"ig_1\"", "\"type\":\"mcp_call\"").replace("image_generation_call", "mcp_call");
+    let found = prove_drawn(pieces(&[foreign, completed("")].concat(), 9), asked(false), limits()).await;
+    assert!(matches!(found, Err(NoProof::Ended(_))), "another item's result is no image");
+}
+
+/// What a whole response says instead of an image.
+async fn without_image(story: &str, cut: usize) -> Without {
+    match prove_drawn(pieces(story, cut), asked(false), limits()).await {
+        Err(NoProof::Ended(without)) => without,
+        other => panic!("{story}: it says why, but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_response_without_an_image_says_why() {
+    let refusal = r#"{"type":"message","content":[{"type":"refusal","refusal":"I can't."}]}"#;
+    let parameter = r#","error":{"code":"invalid_value","param":"tools[0].size","message":"m"}"#;
+    for (story, pointer, expected) in [
+        (completed(refusal), "/output/0/content/0/refusal", json!("I can't.")),
+        (event("error", parameter), "/error/param", json!("size")),
+        (event("error", r#","error":{"param":"model","message":"m"}"#), "/error/param", Value::Null),
+        (event("response.failed", r#","response":{"error":{"code":"c"}}"#), "/error/code", json!("c")),
+        (
+            event("response.incomplete", r#","response":{"incomplete_details":{"reason":"content_filter"}}"#),
+            "/incomplete_details/reason",
+            json!("content_filter"),
+        ),
+        (r#"{"error":{"code":"c"}}"#.to_owned(), "/error/code", json!("c")),
+    ] {
+        for cut in [1, 5, 100_000] {
+            let without = without_image(&story, cut).await;
+            let said = Value::Object(without.members);
+            assert_eq!(said.pointer(pointer).cloned().unwrap_or_default(), expected, "{said}");
+            assert!(!without.something, "{said}");
+        }
+    }
+    let story = [partial(OTHER), completed("")].concat();
+    let without = without_image(&story, 9).await;
+    assert!(without.something && without.usage.is_some_and(|usage| usage.total == 293), "work was done and paid");
+    for (story, broken) in
+        [("", false), (": comment\n\n", false), (&completed("")[..30], false), ("data: {}\n\n", true)]
+    {
+        let mut body = pieces(story, 100);
+        if let (true, ReplyBody::Scripted(pieces)) = (broken, &mut body) {
+            pieces.push_back(Err(ReplyError));
+        }
+        let found = prove_drawn(body, asked(false), limits()).await;
+        let as_expected = matches!((&found, broken), (Err(NoProof::Malformed), false) | (Err(NoProof::Broken), true));
+        assert!(as_expected, "{story}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn several_kept_images_are_one_answer() {
+    let folder = TempDir::new().expect("a folder");
+    let spool = Spool::new(folder.path()).expect("a spool");
+    let long = format!("{PNG_HEAD}{}", "A".repeat(200_000));
+    let mut images = Vec::new();
+    for image in [long.as_str(), OTHER] {
+        let part = Asked { part: true, ..asked(false) };
+        let body = pieces(&[done(image), completed("")].concat(), 4096);
+        let proven = prove_drawn(body, part, limits()).await.expect("an image");
+        images.push(keep(proven, spool.begin().expect("a place")).await.expect("kept"));
+    }
+    let answer = Asked { count: 2, ..asked(false) };
+    let lost = Usage { input: 5, input_text: 5, total: 5, ..Usage::default() };
+    let (text, ending, summary) = read(gather(images, answer, Some(lost))).await;
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let found: Vec<&Value> = json["data"].as_array().expect("images").iter().map(|image| &image["b64_json"]).collect();
+    assert!(found == [&json!(long), &json!(OTHER)], "the images, in their order");
+    assert_eq!(
+        (&json["usage"]["total_tokens"], &json["quality"], &json["created"]),
+        (&json!(426), &json!("high"), &json!(99))
+    );
+    assert_eq!(json["data"][1]["revised_prompt"], "r\"p");
+    assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 2));
+    assert_eq!(summary.usage.map(|usage| usage.total), Some(2 * 293 + 5), "what failed was charged too");
+}

@@ -1,0 +1,137 @@
+//! Several answers with one image each become one answer: every image is kept on disk until the last one is decided.
+//!
+//! So an account is free again as soon as it has drawn, however slowly the caller reads, and before the answer begins it is
+//! known how many images there are. Memory is constant, whatever the images weigh.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::course::Course;
+use super::fill::{self, Asked, Usage, sum};
+use super::prove::Proven;
+use super::rewrite::{BEGIN, Summary, write_end};
+use super::tap::{Broken, Step};
+use crate::gateway::spool::{Spooled, Writer};
+use crate::image::{Facts, Source as _};
+
+/// So much of a file is read at once.
+const READ: usize = 64 * 1024;
+
+/// One image of an answer, kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// The element of `data`, as it goes out.
+    element: Arc<Spooled>,
+    /// What the upstream said beside its image.
+    members: Map<String, Value>,
+    summary: Summary,
+}
+
+/// An image was not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unkept {
+    /// Its answer broke off, and this was charged all the same.
+    Broken(Broken, Option<Usage>),
+    /// Our own disk did not take it.
+    Disk(io::ErrorKind),
+}
+
+/// Images that are all there, on their way out.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    asked: Asked,
+    images: Vec<Kept>,
+    summary: Summary,
+    /// The image that is being read, and how far.
+    at: usize,
+    offset: u64,
+}
+
+/// Reads an answer of one image to its end, onto the disk.
+pub(crate) async fn keep(proven: Proven, mut writer: Writer) -> Result<Kept, Unkept> {
+    let mut course = proven.course;
+    loop {
+        let step = std::future::poll_fn(|cx| course.poll_step(cx)).await;
+        let step = step.map_err(|broken| Unkept::Broken(broken, course.summary().usage))?;
+        let (pieces, summary) = match step {
+            Step::Pieces(pieces) => (pieces, None),
+            Step::End(tail, summary) => (vec![tail], Some(summary)),
+        };
+        for piece in pieces {
+            writer.write(&piece).map_err(|error| Unkept::Disk(error.kind()))?;
+        }
+        if let Some(summary) = summary {
+            return Ok(Kept { element: writer.finish(), members: course.take_members(), summary });
+        }
+    }
+}
+
+/// One answer of these images, of which there must be one. `lost` was charged for those that are not among them.
+pub(crate) fn gather(images: Vec<Kept>, asked: Asked, lost: Option<Usage>) -> Proven {
+    let charged = images.iter().map(|image| image.summary.usage).fold(lost, sum);
+    let delivered = images.iter().flat_map(|image| image.summary.delivered.iter().copied()).collect();
+    let summary = Summary { delivered, usage: charged };
+    Proven { course: Course::Gathered(Box::new(Gathered { asked, images, summary, at: 0, offset: 0 })) }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// What the image is, where its head told.
+    pub(crate) fn facts(&self) -> Option<Facts> {
+        self.summary.delivered.first().copied().flatten()
+    }
+}
+
+// === impl Gathered ===
+
+impl Gathered {
+    /// The next pieces for the caller.
+    pub(super) fn step(&mut self) -> Result<Step, Broken> {
+        let Some(image) = self.images.get(self.at) else {
+            return Ok(Step::End(self.end(), self.summary.clone()));
+        };
+        let mut pieces = Vec::new();
+        if self.offset == 0 {
+            pieces.push(Bytes::from_static(if self.at == 0 { BEGIN } else { b"," }));
+        }
+        let left = image.element.len() - self.offset;
+        let mut buffer = vec![0; usize::try_from(left).map_or(READ, |left| left.min(READ))];
+        let read = image.element.read_at(self.offset, &mut buffer).map_err(|error| {
+            tracing::error!(%error, "an image that was kept cannot be read back");
+            Broken::Lost
+        })?;
+        if read == 0 && left > 0 {
+            return Err(Broken::Lost);
+        }
+        buffer.truncate(read);
+        pieces.push(Bytes::from(buffer));
+        self.offset += read as u64;
+        if self.offset == image.element.len() {
+            (self.at, self.offset) = (self.at + 1, 0);
+        }
+        Ok(Step::Pieces(pieces))
+    }
+
+    fn end(&self) -> Bytes {
+        let mut members = self.images.first().map(|image| image.members.clone()).unwrap_or_default();
+        let counted = self.images.iter().map(|image| image.members.get("usage").and_then(fill::usage));
+        members.remove("usage");
+        members.extend(counted.fold(None, sum).map(|usage| ("usage".to_owned(), usage.to_json())));
+        let mut end = Vec::new();
+        write_end(&mut end, &fill::members(&self.asked, &members, self.first()));
+        Bytes::from(end)
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        self.summary.clone()
+    }
+
+    /// What the first image is, where its head told.
+    pub(super) fn first(&self) -> Option<Facts> {
+        self.images.first().and_then(Kept::facts)
+    }
+}

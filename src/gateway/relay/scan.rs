@@ -1,0 +1,413 @@
+//! A push scanner for JSON of any shape: it names what passes by its path, and keeps only what somebody wants.
+//!
+//! A long text that nobody wants costs one search for its end. What is wanted is small and captured whole, up to a bound;
+//! of a text that is an image the pieces themselves are handed on to be looked at.
+
+use memchr::memchr2;
+use serde_json::Value;
+
+use crate::gateway::relay::lexer::Malformed;
+
+/// Of a larger value only its place is known.
+const CAPTURE_MAX: usize = 64 * 1024;
+/// As deep as the parsers of the house read.
+const DEPTH_MAX: usize = 128;
+/// Nothing that is wanted lies deeper.
+const PATH_DEPTH: usize = 5;
+/// A longer key is none that anybody wants.
+const KEY_MAX: usize = 64;
+
+/// What somebody wants of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    Nothing,
+    /// All of it.
+    Value,
+    /// A look at its bytes, if it is a text: it is an image.
+    Image,
+}
+
+/// Who wants it. A path is `response.output[].result`.
+pub(super) trait Reader {
+    fn wants(&self, path: &str) -> Want;
+    fn value(&mut self, path: &str, value: Value);
+    /// A piece of an image, never empty, and a slice of what was handed over.
+    fn image(&mut self, path: &str, base64: &[u8]);
+    fn image_end(&mut self, path: &str);
+    /// In an image stands what no base64 has.
+    fn stray(&mut self) {}
+    /// An object or array is over.
+    fn close(&mut self, path: &str) {
+        let _ = path;
+    }
+}
+
+/// The scanner. One for each value.
+#[derive(Debug)]
+pub(super) struct Scan {
+    state: State,
+    /// What is open, outermost first.
+    stack: Vec<Level>,
+    path: String,
+    key: Vec<u8>,
+    capture: Option<Capture>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before a value.
+    Value,
+    /// After `{`: a key or the end. After a comma: a key.
+    Key { first: bool },
+    /// Inside a key.
+    InKey { escaped: bool },
+    /// Between a key and its colon.
+    Colon,
+    /// After `[`: a value or the end.
+    Element,
+    /// Inside a text.
+    Text { image: bool, escaped: bool },
+    /// Inside a number or word.
+    Bare,
+    /// After a value: a comma or an end.
+    After,
+    /// After the outermost value.
+    Done,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    array: bool,
+    /// The length of its own path.
+    path: usize,
+}
+
+#[derive(Debug)]
+struct Capture {
+    /// How many levels were open when it began.
+    depth: usize,
+    bytes: Vec<u8>,
+    dropped: bool,
+}
+
+// === impl Scan ===
+
+impl Scan {
+    /// For an object whose members are called as they are.
+    pub(super) fn new() -> Self {
+        Self::within("")
+    }
+
+    /// For an object that stands for the member of this path.
+    pub(super) fn within(path: &str) -> Self {
+        Self { state: State::Value, stack: Vec::new(), path: path.to_owned(), key: Vec::new(), capture: None }
+    }
+
+    /// Whether the value is whole.
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// What stands behind a backslash.
+    fn escaped(&mut self, byte: &[u8], image: bool, reader: &mut impl Reader) {
+        self.keep(byte);
+        // `\/` is the one escape that base64 can carry.
+        match byte {
+            b"/" if image => reader.image(&self.path, byte),
+            _ if image => reader.stray(),
+            _ => {}
+        }
+        self.state = State::Text { image, escaped: false };
+    }
+
+    /// Reads on. Stops behind the end of the value: how many bytes were read.
+    pub(super) fn push(&mut self, piece: &[u8], reader: &mut impl Reader) -> Result<usize, Malformed> {
+        let mut at = 0;
+        while at < piece.len() && self.state != State::Done {
+            at += match self.state {
+                State::Text { image, escaped: false } => self.text(&piece[at..], image, reader)?,
+                State::Text { image, escaped: true } => {
+                    self.escaped(&piece[at..=at], image, reader);
+                    1
+                }
+                State::InKey { escaped } => {
+                    self.in_key(piece[at], escaped)?;
+                    1
+                }
+                State::Bare if is_bare(piece[at]) => {
+                    self.keep(&piece[at..=at]);
+                    1
+                }
+                State::Bare => {
+                    // This byte is read again as what follows.
+                    self.end_value(reader)?;
+                    0
+                }
+                _ => {
+                    self.between(piece[at], reader)?;
+                    1
+                }
+            };
+        }
+        Ok(at)
+    }
+
+    /// What makes the beginning of an object whole, up to its last brace, if it ends in the middle of an image.
+    pub(super) fn closing(&self) -> Option<String> {
+        if self.state != (State::Text { image: true, escaped: false }) {
+            return None;
+        }
+        let mut text = "\"".to_owned();
+        text.extend(self.stack.iter().skip(1).rev().map(|level| if level.array { ']' } else { '}' }));
+        Some(text)
+    }
+
+    fn text(&mut self, rest: &[u8], image: bool, reader: &mut impl Reader) -> Result<usize, Malformed> {
+        let end = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        if image && end > 0 {
+            reader.image(&self.path, &rest[..end]);
+        }
+        let Some(mark) = rest.get(end) else {
+            self.keep(rest);
+            return Ok(end);
+        };
+        self.keep(&rest[..=end]);
+        if *mark == b'\\' {
+            self.state = State::Text { image, escaped: true };
+        } else {
+            if image {
+                reader.image_end(&self.path);
+            }
+            self.end_value(reader)?;
+        }
+        Ok(end + 1)
+    }
+
+    fn in_key(&mut self, byte: u8, escaped: bool) -> Result<(), Malformed> {
+        self.keep(&[byte]);
+        if self.key.len() < KEY_MAX {
+            self.key.push(byte);
+        }
+        self.state = match (escaped, byte) {
+            (false, b'"') => {
+                self.name_member();
+                State::Colon
+            }
+            (false, b'\\') => State::InKey { escaped: true },
+            (_, b'\r' | b'\n') => return Err(Malformed::Value),
+            _ => State::InKey { escaped: false },
+        };
+        Ok(())
+    }
+
+    /// The path of the member whose key has just ended.
+    fn name_member(&mut self) {
+        self.path.truncate(self.stack.last().map_or(0, |level| level.path));
+        if self.stack.len() <= PATH_DEPTH {
+            let key = self.key.strip_suffix(b"\"").unwrap_or(&self.key);
+            if !self.path.is_empty() {
+                self.path.push('.');
+            }
+            self.path.push_str(std::str::from_utf8(key).unwrap_or("?"));
+        }
+    }
+
+    /// White space, punctuation and the first byte of values.
+    fn between(&mut self, byte: u8, reader: &mut impl Reader) -> Result<(), Malformed> {
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+            return Ok(());
+        }
+        let array = self.stack.last().is_some_and(|level| level.array);
+        match (self.state, byte) {
+            (State::Key { .. }, b'"') => {
+                self.keep(&[byte]);
+                self.key.clear();
+                self.state = State::InKey { escaped: false };
+            }
+            (State::Colon, b':') => self.step(byte, State::Value),
+            (State::After, b',') => self.step(byte, if array { State::Value } else { State::Key { first: false } }),
+            (State::After, b']') if array => self.close(byte, reader)?,
+            (State::Element, b']') => self.close(byte, reader)?,
+            (State::After, b'}') if !array => self.close(byte, reader)?,
+            (State::Key { first: true }, b'}') => self.close(byte, reader)?,
+            (State::Value | State::Element, _) => self.open(byte, reader)?,
+            _ => return Err(Malformed::Unexpected(byte)),
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, byte: u8, state: State) {
+        self.keep(&[byte]);
+        self.state = state;
+    }
+
+    /// The first byte of a value.
+    fn open(&mut self, byte: u8, reader: &impl Reader) -> Result<(), Malformed> {
+        if self.stack.is_empty() && byte != b'{' {
+            return Err(Malformed::NotAnObject);
+        }
+        if self.stack.last().is_some_and(|level| level.array) && self.stack.len() <= PATH_DEPTH {
+            self.path.truncate(self.stack.last().map_or(0, |level| level.path));
+            self.path.push_str("[]");
+        }
+        let known = !self.stack.is_empty() && self.stack.len() <= PATH_DEPTH && self.capture.is_none();
+        let want = if known { reader.wants(&self.path) } else { Want::Nothing };
+        if want == Want::Value {
+            self.capture = Some(Capture { depth: self.stack.len(), bytes: Vec::new(), dropped: false });
+        }
+        self.keep(&[byte]);
+        self.state = match byte {
+            b'{' | b'[' if self.stack.len() == DEPTH_MAX => return Err(Malformed::Value),
+            b'{' | b'[' => {
+                self.stack.push(Level { array: byte == b'[', path: self.path.len() });
+                if byte == b'[' { State::Element } else { State::Key { first: true } }
+            }
+            b'"' => State::Text { image: want == Want::Image, escaped: false },
+            _ if is_bare(byte) => State::Bare,
+            _ => return Err(Malformed::Unexpected(byte)),
+        };
+        Ok(())
+    }
+
+    /// The end of an object or array.
+    fn close(&mut self, byte: u8, reader: &mut impl Reader) -> Result<(), Malformed> {
+        self.keep(&[byte]);
+        if let Some(level) = self.stack.pop() {
+            self.path.truncate(level.path);
+        }
+        reader.close(&self.path);
+        self.end_value(reader)
+    }
+
+    /// A value is complete.
+    fn end_value(&mut self, reader: &mut impl Reader) -> Result<(), Malformed> {
+        if let Some(capture) = self.capture.take_if(|capture| capture.depth == self.stack.len())
+            && !capture.dropped
+        {
+            let value = serde_json::from_slice(&capture.bytes).map_err(|_| Malformed::Value)?;
+            reader.value(&self.path, value);
+        }
+        self.state = if self.stack.is_empty() { State::Done } else { State::After };
+        Ok(())
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let Some(capture) = &mut self.capture else { return };
+        capture.dropped |= capture.bytes.len() + bytes.len() > CAPTURE_MAX;
+        if !capture.dropped {
+            capture.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// Bytes of numbers and of `true`, `false` and `null`.
+const fn is_bare(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Notes {
+        lines: Vec<String>,
+        image: String,
+    }
+
+    impl Reader for Notes {
+        fn wants(&self, path: &str) -> Want {
+            match path.rsplit('.').next() {
+                Some("image") => Want::Image,
+                Some("usage" | "type" | "list[]") => Want::Value,
+                _ => Want::Nothing,
+            }
+        }
+        fn value(&mut self, path: &str, value: Value) {
+            self.lines.push(format!("{path}={value}"));
+        }
+        fn image(&mut self, _: &str, base64: &[u8]) {
+            assert!(!base64.is_empty());
+            self.image.push_str(std::str::from_utf8(base64).expect("text"));
+        }
+        fn image_end(&mut self, path: &str) {
+            let image = std::mem::take(&mut self.image);
+            self.lines.push(format!("{path}:{image}"));
+        }
+    }
+
+    fn read(text: &str, cut: usize) -> Result<(Vec<String>, bool), Malformed> {
+        let (mut scan, mut notes) = (Scan::new(), Notes::default());
+        for piece in text.as_bytes().chunks(cut) {
+            if scan.push(piece, &mut notes)? < piece.len() {
+                return Err(Malformed::Surplus);
+            }
+        }
+        Ok((notes.lines, scan.is_done()))
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        for cut in [1, 2, 3, 7, 4096] {
+            let (lines, done) = read(text, cut).expect(text);
+            assert_eq!(lines, expected, "cut into {cut}: {text}");
+            assert!(done, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_is_found_by_its_path() {
+        check(
+            r#"{"type":"a","x":{"type":"b","usage":{"n":[1,{"type":"no"}]}}}"#,
+            &["type=\"a\"", "x.type=\"b\"", "x.usage={\"n\":[1,{\"type\":\"no\"}]}"],
+        );
+        check(
+            r#"{"out":[{"image":"AAAA","type":1},null,[{"image":"BB\/B"}],{"image":null}],"z":-1.5e3}"#,
+            &["out[].image:AAAA", "out[].type=1", "out[][].image:BB/B"],
+        );
+        check(
+            r#"{ "list" : [ 1 , "a]}" , {"b":"\"}"} ] , "usage" : null }"#,
+            &["list[]=1", "list[]=\"a]}\"", r#"list[]={"b":"\"}"}"#, "usage=null"],
+        );
+        check(r#"{"a\"type":1,"q":{"":{"type":2}},"e":{},"f":[],"usage":[]}"#, &["q..type=2", "usage=[]"]);
+    }
+
+    #[test]
+    fn what_lies_too_deep_has_no_path_and_what_is_too_large_is_dropped() {
+        check(r#"{"a":{"b":{"c":{"d":{"e":{"type":1}}}}},"type":2}"#, &["type=2"]);
+        let large = format!(r#"{{"usage":"{}","type":1}}"#, "x".repeat(CAPTURE_MAX));
+        check(&large, &["type=1"]);
+    }
+
+    #[test]
+    fn what_is_no_json_is_not_read_on() {
+        for text in [
+            "[]",
+            "1",
+            r#"{"a":1,}"#,
+            r#"{"a" 1}"#,
+            r#"{"a":1]"#,
+            r#"{"a":[1}"#,
+            r#"{,}"#,
+            r#"{"a":}"#,
+            "{}x",
+            r#"{"usage":tru}"#,
+        ] {
+            assert!(read(text, 1).is_err(), "{text}");
+        }
+        assert!(read(&r#"{"a":"#.repeat(200), 64).is_err(), "too deep");
+        assert!(!read(r#"{"a":"b"#, 3).expect("so far").1);
+    }
+
+    #[test]
+    fn an_object_that_ends_within_an_image_can_be_made_whole() {
+        let mut scan = Scan::new();
+        let begun = r#"{"type":"t","out":[1,{"image":"AAAA"#;
+        scan.push(begun.as_bytes(), &mut Notes::default()).expect("so far");
+        let whole = format!("{begun}{}}}", scan.closing().expect("in an image"));
+        assert!(serde_json::from_str::<Value>(&whole).is_ok(), "{whole}");
+        let mut scan = Scan::new();
+        scan.push(br#"{"type":"t"#, &mut Notes::default()).expect("so far");
+        assert_eq!(scan.closing(), None);
+    }
+}

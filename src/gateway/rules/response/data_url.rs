@@ -1,0 +1,261 @@
+//! An image that lies as a base64 data URL in a body, and stays there: it is decoded where somebody looks.
+
+use std::cell::RefCell;
+use std::io;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::json::Part;
+use super::walk::Walk;
+use crate::error::Error;
+use crate::gateway::spool::Kept;
+use crate::image::Source;
+
+/// What stands before the comma.
+const HEAD_MAX: usize = 256;
+/// How far apart the places are that are known in the text.
+const STRIDE: u64 = 4 * 1024;
+/// So much is decoded at once; whole groups of three, and as much base64 as is read at once.
+const WINDOW: u64 = 48 * 1024;
+
+/// An image in a body.
+#[derive(Debug)]
+pub(super) struct DataUrl<'a> {
+    body: &'a Kept,
+    url: Part,
+    /// Places in the base64: how many characters stand before each, and where it is in the body. With escapes these are
+    /// two things.
+    marks: Vec<(u64, u64)>,
+    length: u64,
+    /// What was decoded last, and where it begins: who looks at an image looks at a thousand places, one behind the other.
+    window: RefCell<(u64, Vec<u8>)>,
+}
+
+/// Why a text is no image.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// An address to fetch from.
+    #[error("remote images are not fetched here. Send the image itself as a base64 data URL.")]
+    Remote,
+    /// Some other text.
+    #[error("expected a base64 data URL: 'data:image/png;base64,…'.")]
+    NotData,
+    /// A data URL that is cut or damaged.
+    #[error("the data URL is not valid base64.")]
+    NotBase64,
+}
+
+/// A data URL that is being walked over.
+#[derive(Default)]
+struct Reading {
+    /// What stands before the comma, until it has come.
+    head: String,
+    begun: bool,
+    /// Characters behind the comma.
+    characters: u64,
+    /// Characters that are not yet four.
+    rest: Vec<u8>,
+    scratch: Vec<u8>,
+    decoded: u64,
+    /// Padding has come: nothing may follow.
+    ended: bool,
+    fault: Option<Fault>,
+}
+
+// === impl DataUrl ===
+
+impl<'a> DataUrl<'a> {
+    /// Walks over the text once, and judges it.
+    pub(super) fn read(body: &'a Kept, url: Part) -> Result<Result<Self, Fault>, Error> {
+        let mut walk = Walk::between(body, url.from + 1, url.to);
+        let (mut reading, mut marks) = (Reading::default(), Vec::new());
+        while walk.text_piece(&mut |text| reading.push(text))? {
+            if let Some(fault) = reading.fault {
+                return Ok(Err(fault));
+            }
+            let next = marks.last().map_or(0, |(characters, _)| characters + STRIDE);
+            if !reading.begun || (reading.characters < next && !marks.is_empty()) {
+                continue;
+            }
+            // The first one is in the middle of what has just been heard: behind the comma.
+            let behind = if marks.is_empty() { reading.characters } else { 0 };
+            marks.push((reading.characters - behind, walk.place() - behind));
+        }
+        let window = RefCell::new((0, Vec::new()));
+        Ok(reading.finish().map(|length| Self { body, url, marks, length, window }))
+    }
+}
+
+impl Source for DataUrl<'_> {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let begin = offset / WINDOW * WINDOW;
+        let mut window = self.window.borrow_mut();
+        if window.0 != begin || window.1.is_empty() {
+            *window = (begin, self.decode(begin)?);
+        }
+        let skipped = usize::try_from(offset - begin).unwrap_or(usize::MAX);
+        let found = window.1.get(skipped..).unwrap_or_default();
+        let count = found.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&found[..count]);
+        Ok(count)
+    }
+}
+
+impl DataUrl<'_> {
+    /// The window that begins there, which is shorter only at the end.
+    fn decode(&self, begin: u64) -> io::Result<Vec<u8>> {
+        let wanted = usize::try_from(WINDOW / 3 * 4).unwrap_or(usize::MAX);
+        let text = self.characters(begin / 3 * 4, wanted)?;
+        STANDARD.decode(text).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// So many characters of the base64 from the one of this number on, or fewer at its end.
+    fn characters(&self, first: u64, wanted: usize) -> io::Result<Vec<u8>> {
+        let known = self.marks.partition_point(|(characters, _)| *characters <= first);
+        let Some((mut before, place)) = known.checked_sub(1).map(|index| self.marks[index]) else {
+            return Ok(Vec::new());
+        };
+        let mut walk = Walk::between(self.body, place, self.url.to);
+        let mut found = Vec::with_capacity(wanted);
+        loop {
+            let on = walk.text_piece(&mut |text| {
+                let skipped = usize::try_from(first.saturating_sub(before)).unwrap_or(usize::MAX).min(text.len());
+                let rest = &text.as_bytes()[skipped..];
+                found.extend_from_slice(&rest[..rest.len().min(wanted - found.len())]);
+                before += text.len() as u64;
+            });
+            // The disk: what cannot be read back has been logged.
+            if !on.map_err(|_| io::Error::other("the body could not be read back"))? || found.len() == wanted {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    fn push(&mut self, text: &str) {
+        let Some(data) = self.head(text) else { return };
+        self.characters += data.len() as u64;
+        if let Err(fault) = self.decode(data.as_bytes()) {
+            self.fault.get_or_insert(fault);
+        }
+    }
+
+    /// Takes what belongs before the comma; what stands behind it.
+    fn head<'t>(&mut self, text: &'t str) -> Option<&'t str> {
+        if self.begun {
+            return Some(text);
+        }
+        let (head, data) = text.split_once(',').map_or((text, None), |(head, data)| (head, Some(data)));
+        let room = HEAD_MAX.saturating_sub(self.head.len());
+        self.head.push_str(&head[..head.floor_char_boundary(room)]);
+        if data.is_none() && self.head.len() < HEAD_MAX {
+            return None;
+        }
+        self.begun = data.is_some() && starts_with(&self.head, "data:") && self.head.ends_with(";base64");
+        if !self.begun {
+            self.fault = Some(refusal(&self.head));
+        }
+        data.filter(|_| self.begun)
+    }
+
+    fn decode(&mut self, mut text: &[u8]) -> Result<(), Fault> {
+        while let (false, [first, others @ ..]) = (self.rest.is_empty(), text) {
+            self.rest.push(*first);
+            text = others;
+            if self.rest.len() == 4 {
+                let four = std::mem::take(&mut self.rest);
+                self.fours(&four)?;
+            }
+        }
+        let (whole, others) = text.split_at(text.len() / 4 * 4);
+        self.fours(whole)?;
+        self.rest.extend_from_slice(others);
+        Ok(())
+    }
+
+    fn fours(&mut self, text: &[u8]) -> Result<(), Fault> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.scratch.resize(text.len() / 4 * 3, 0);
+        let count = STANDARD.decode_slice(text, &mut self.scratch).ok().filter(|_| !self.ended);
+        self.decoded += count.ok_or(Fault::NotBase64)? as u64;
+        self.ended |= text.ends_with(b"=");
+        Ok(())
+    }
+
+    /// The text is complete: how long the image is.
+    fn finish(&self) -> Result<u64, Fault> {
+        if !self.begun {
+            return Err(refusal(&self.head));
+        }
+        if self.rest.is_empty() { Ok(self.decoded) } else { Err(Fault::NotBase64) }
+    }
+}
+
+/// What to say of a text that is no data URL.
+fn refusal(head: &str) -> Fault {
+    if ["http:", "https:"].iter().any(|scheme| starts_with(head, scheme)) { Fault::Remote } else { Fault::NotData }
+}
+
+fn starts_with(text: &str, start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::rules::response::json;
+
+    /// A file of so many bytes.
+    fn file(length: u32) -> Vec<u8> {
+        (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    }
+
+    fn read(url: &str) -> Result<Vec<u8>, Fault> {
+        let body = Kept::from(bytes::Bytes::from(format!(r#"{{"image_url":"{url}"}}"#)));
+        let (known, _) = json::read(&body, &["image_url"]).expect("JSON");
+        let image = DataUrl::read(&body, known.get("image_url").expect("a member").part).expect("readable")?;
+        let (mut all, mut buffer) = (Vec::new(), [0; 97]);
+        loop {
+            let count = image.read_at(all.len() as u64, &mut buffer).expect("readable");
+            if count == 0 {
+                assert_eq!(image.len(), all.len() as u64);
+                return Ok(all);
+            }
+            all.extend_from_slice(&buffer[..count]);
+            assert!(all.len() as u64 <= image.len(), "more than there is");
+        }
+    }
+
+    #[test]
+    fn an_image_is_read_where_it_lies_however_its_text_is_escaped() {
+        for length in [0, 1, 2, 3, 100, 49_152, 150_000] {
+            let text = STANDARD.encode(file(length));
+            for text in [text.clone(), text.replace('/', "\\/"), text.replace('A', "\\u0041")] {
+                let found = read(&format!("data:image\\/png;base64,{text}")).expect("an image");
+                assert!(found == file(length), "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_image_says_why() {
+        let said = |url: &str| read(url).map(|_| ()).expect_err(url).to_string();
+        assert!(said("https:\\/\\/example.com/mask.png").contains("remote"));
+        for other in ["", "mask.png", "data:image/png,AAAA", &"x".repeat(1000)] {
+            assert!(said(other).contains("expected a base64 data URL"), "{other}");
+        }
+        for damaged in ["A", "AAA", "AA==AAAA", "AA=A", "AAAA AAAA", "AA-_", "AB=="] {
+            assert!(said(&format!("data:;base64,{damaged}")).contains("not valid base64"), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A job of images at an upstream that speaks `/responses` only: one call, in which a text model must draw one image.
+//!
+//! Decides how each field of the job is said there: what the tool knows goes into the tool, `user` beside it, the prompt
+//! and the images into the input, a mask into the tool again. Nothing is left out but `n`, for the tool draws one image
+//! a call, and the corridor makes as many calls as images. The upstream is always asked for events: the image is there
+//! before the model has finished talking, and a long silence can be told from a dead connection.
+//! Files stay on disk; only what stands between them is in memory.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, Method, Request};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::reply::{Cause, Failure, Reply};
+use super::transport::{Piece, RequestBody, Transport};
+use super::{call, classify};
+use crate::gateway::accounts::{Host, Lease};
+use crate::gateway::rules::{Job, Material};
+use crate::gateway::spool::Upload;
+
+/// What the text model is told: at the image endpoints nobody stands between a prompt and its image.
+const INSTRUCTIONS: &str = "Call the image generation tool once. Give it the user's text as its prompt, unchanged.";
+/// What the call has under a name that the image endpoints have too.
+const OURS: [&str; 3] = ["model", "n", "stream"];
+/// How the upstream names the fields of the tool.
+const TOOL: &str = "tools[0].";
+
+/// One image, drawn or edited.
+pub(super) async fn send(
+    transport: &Transport,
+    lease: &Lease,
+    host: &Host,
+    job: &Job,
+    until: Instant,
+) -> Result<Reply, Failure> {
+    let request = request(host, lease.authorization(), job);
+    let reply = call::call(transport, request, until, is_parameter).await.map_err(in_words_of_the_caller)?;
+    Ok(Reply { by_tool: true, ..reply })
+}
+
+fn request(host: &Host, authorization: Option<&HeaderValue>, job: &Job) -> Result<Request<RequestBody>, http::Error> {
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(host.address().join("/responses"))
+        .header(USER_AGENT, concat!("imagate/", env!("CARGO_PKG_VERSION")))
+        .header(ACCEPT, "text/event-stream")
+        .header(ACCEPT_ENCODING, "identity")
+        .header(CONTENT_TYPE, "application/json")
+        .body(body(host.model(), job))?;
+    for (name, value) in host.address().headers() {
+        request.headers_mut().insert(name.clone(), value.clone());
+    }
+    if let Some(authorization) = authorization {
+        request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+    }
+    Ok(request)
+}
+
+fn body(host_model: &str, job: &Job) -> RequestBody {
+    let (mut tool, mut call) = fields(job);
+    let mut files = Files { mark: Uuid::new_v4().simple().to_string(), files: Vec::new() };
+    let mut content = vec![json!({"type": "input_text", "text": job.prompt()})];
+    if let Some(Material { images, mask }) = job.material() {
+        content.extend(images.iter().map(|image| json!({"type": "input_image", "image_url": files.place_of(image)})));
+        let mask = mask.as_ref().map(|mask| json!({"image_url": files.place_of(mask)}));
+        tool.extend(mask.map(|mask| ("input_image_mask".to_owned(), mask)));
+    }
+    let rest = json!({
+        "model": host_model,
+        "instructions": INSTRUCTIONS,
+        "input": [{"type": "message", "role": "user", "content": content}],
+        "tools": [tool],
+        "tool_choice": {"type": "image_generation"},
+        // One image was asked for, and every further one would be paid for.
+        "parallel_tool_calls": false,
+        "store": false,
+        "stream": true,
+    });
+    call.extend(rest.as_object().cloned().unwrap_or_default());
+    files.body(&Value::Object(call).to_string())
+}
+
+/// The fields of the tool, and those of the call.
+fn fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut tool, mut call) = (Map::new(), Map::new());
+    for (name, value) in job.fields() {
+        match name.as_str() {
+            // Said elsewhere: in the input, by the number of calls, and always.
+            "prompt" | "n" | "stream" => {}
+            "user" => drop(call.insert(name.clone(), value.clone())),
+            _ => drop(tool.insert(name.clone(), value.clone())),
+        }
+    }
+    let action = if job.material().is_some() { "edit" } else { "generate" };
+    tool.insert("type".to_owned(), "image_generation".into());
+    tool.insert("action".to_owned(), action.into());
+    (tool, call)
+}
+
+/// What a caller of the image endpoints can have got wrong. What the call has beside its tool is ours, but for `user`.
+fn is_parameter(param: &str) -> bool {
+    match param.strip_prefix(TOOL) {
+        Some(field) => classify::is_image_parameter(field),
+        None => classify::is_image_parameter(param) && !OURS.contains(&param),
+    }
+}
+
+/// The caller has never seen a tool.
+fn in_words_of_the_caller(failure: Failure) -> Failure {
+    let Cause::Rejected { param, message } = failure.cause else { return failure };
+    let param = param.map(|param| param.strip_prefix(TOOL).map_or(param.clone(), str::to_owned));
+    Failure { cause: Cause::Rejected { param, message: message.replace(TOOL, "") }, ..failure }
+}
+
+/// Files within JSON: a mark that nobody can guess stands for each, until the text is cut there.
+struct Files<'a> {
+    mark: String,
+    files: Vec<&'a Upload>,
+}
+
+// === impl Files ===
+
+impl<'a> Files<'a> {
+    /// The data URL of a file, with its mark in the place of its bytes.
+    fn place_of(&mut self, upload: &'a Upload) -> String {
+        // The rules let no other through; without a format the upstream can still look for itself.
+        let media_type = upload
+            .header
+            .as_ref()
+            .map_or_else(|_| "application/octet-stream".to_owned(), |header| format!("image/{}", header.facts.format));
+        self.files.push(upload);
+        format!("data:{media_type};base64,{}-{:02}", self.mark, self.files.len() - 1)
+    }
+
+    /// The text with the files in their places.
+    fn body(&self, text: &str) -> RequestBody {
+        let mut parts = text.split(self.mark.as_str());
+        let first = parts.next().unwrap_or_default();
+        let mut pieces = vec![Piece::Bytes(Bytes::copy_from_slice(first.as_bytes()))];
+        for part in parts {
+            let (number, rest) = part.split_at_checked("-00".len()).unwrap_or((part, ""));
+            let file = number[1..].parse().ok().and_then(|index: usize| self.files.get(index));
+            pieces.extend(file.map(|file| Piece::Base64(file.file.clone())));
+            pieces.push(Piece::Bytes(Bytes::copy_from_slice(rest.as_bytes())));
+        }
+        pieces.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use chrono::Utc;
+    use http_body::Body as _;
+    use http_body_util::BodyExt as _;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::gateway::rules;
+    use crate::gateway::spool::{EditForm, Spool};
+
+    fn png(width: u32, filler: usize) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, width, 2);
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.write_header().unwrap().write_image_data(&vec![9; width as usize * 8]).unwrap();
+        file.resize(file.len() + filler, 7);
+        file
+    }
+
+    async fn read(job: &Job) -> Value {
+        let body = body("gpt-5.5", job);
+        let length = body.size_hint().exact().unwrap();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        assert_eq!(bytes.len() as u64, length);
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_field_of_a_generation_is_said_somewhere() {
+        let request = json!({"model": "gpt-image-2", "prompt": "a \"red\" cube\n", "n": 3, "size": "1536x1024",
+            "quality": "low", "output_format": "webp", "output_compression": 40, "background": "opaque",
+            "moderation": "low", "user": "u-1"});
+        let job = rules::generation(request.to_string().as_bytes(), Utc::now()).unwrap();
+        let expected = json!({
+            "model": "gpt-5.5", "stream": true, "store": false, "parallel_tool_calls": false,
+            "instructions": INSTRUCTIONS, "tool_choice": {"type": "image_generation"}, "user": "u-1",
+            "input": [{"type": "message", "role": "user",
+                       "content": [{"type": "input_text", "text": "a \"red\" cube\n"}]}],
+            "tools": [{"type": "image_generation", "action": "generate", "model": "gpt-image-2", "size": "1536x1024",
+                       "quality": "low", "output_format": "webp", "output_compression": 40, "background": "opaque",
+                       "moderation": "low"}],
+        });
+        assert_eq!(read(&job).await, expected);
+    }
+
+    #[tokio::test]
+    async fn the_images_of_an_edit_and_its_mask_are_data_urls_of_the_same_bytes() {
+        let folder = TempDir::new().unwrap();
+        let spool = Spool::new(folder.path()).unwrap();
+        // Of every length by three, and one that is read in several pieces.
+        let contents = [png(2, 700_000), png(2, 1), png(2, 2), png(2, 0)];
+        let upload = |content: &[u8]| {
+            let mut writer = spool.begin().unwrap();
+            writer.write(content).unwrap();
+            Upload::new("image", writer.finish())
+        };
+        let fields = json!({"model": "gpt-image-2", "prompt": "a hat", "stream": true, "partial_images": 2});
+        let images = contents[..3].iter().map(|content| upload(content)).collect();
+        let form = EditForm { fields: fields.as_object().unwrap().clone(), images, mask: Some(upload(&contents[3])) };
+        let body = read(&rules::edit(form, Utc::now()).unwrap()).await;
+        let url = |content: &[u8]| json!(format!("data:image/png;base64,{}", STANDARD.encode(content)));
+        let content = &body["input"][0]["content"];
+        for (index, file) in contents[..3].iter().enumerate() {
+            let image = &content[index + 1];
+            assert!(image["type"] == "input_image" && image["image_url"] == url(file), "image {index}");
+        }
+        let tool = &body["tools"][0];
+        assert!(tool["input_image_mask"]["image_url"] == url(&contents[3]));
+        assert_eq!((&tool["action"], &tool["partial_images"]), (&json!("edit"), &json!(2)));
+    }
+
+    #[test]
+    fn what_the_upstream_says_of_its_tool_is_said_of_the_callers_field() {
+        let rejected = |param: &str| Failure {
+            class: super::super::Class::R,
+            cause: Cause::Rejected { param: Some(param.to_owned()), message: format!("Unknown parameter: '{param}'.") },
+            status: Some(400),
+        };
+        assert_eq!(in_words_of_the_caller(rejected("tools[0].size")), rejected("size"));
+        assert!(is_parameter("tools[0].quality") && is_parameter("user"));
+        assert!(!is_parameter("model") && !is_parameter("tools[1].size") && !is_parameter("store"));
+    }
+}

@@ -1,0 +1,275 @@
+//! What is built is clean, the same everywhere, and never changes what was published.
+#![expect(clippy::cast_possible_truncation, reason = "numbers of a seed are cut to what is needed")]
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::manifest::package::{Contents, Sha256Sum, pack};
+use crate::manifest::{MemoryFiles, Metadata, Options, check};
+
+fn at(time: &str) -> DateTime<Utc> {
+    time.parse().expect("a time")
+}
+
+fn facts() -> Facts {
+    Facts {
+        name: Some("example/skills".to_owned()),
+        git_url: Some("https://example.com/example/skills.git".to_owned()),
+        raw_base_url: Some("https://example.com/example/skills/raw/main".to_owned()),
+        branch: Some("main".to_owned()),
+    }
+}
+
+fn skill(name: &str, version: &str, body: &str) -> String {
+    format!(
+        "---\nname: {name}\ndescription: Does {name} when it is asked to.\nmetadata:\n  version: \"{version}\"\n---\n\n{body}"
+    )
+}
+
+fn recipe<'a>(files: &'a MemoryFiles, previous: Option<&'a Source>) -> Recipe<'a> {
+    Recipe {
+        files,
+        previous,
+        skills: "skills".to_owned(),
+        packages: "packages".to_owned(),
+        facts: if previous.is_some() { Facts::default() } else { facts() },
+        now: at("2026-11-21T12:00:00Z"),
+        stamp: Stamp::default(),
+        overwrite: false,
+    }
+}
+
+fn tree() -> MemoryFiles {
+    let mut files = MemoryFiles::new();
+    files.insert("skills/demo/SKILL.md", skill("demo", "1.0.0", "# The demo\n\nSee [more](docs/more.md).\n"));
+    files.insert("skills/demo/docs/more.md", "More.\n".repeat(50));
+    files.insert("skills/demo/run.sh", "#!/bin/sh\necho hello\n");
+    files.insert("skills/other-one/SKILL.md", skill("other-one", "0.2.0", "Text.\n"));
+    files
+}
+
+/// Puts what was built where it belongs.
+fn write_down(files: &mut MemoryFiles, built: &Built) -> Source {
+    for (path, bytes) in &built.packages {
+        files.insert(path.clone(), bytes.clone());
+    }
+    Source::new("skills.json", built.manifest.clone())
+}
+
+fn findings(source: &Source, files: &MemoryFiles) -> Vec<String> {
+    let options = Options { files: Some(files), now: Some(at("2026-11-21T12:00:00Z")), ..Options::default() };
+    let report = check(source.clone(), &options);
+    report.findings().iter().map(|finding| format!("{} {}", finding.rule().id, finding.message())).collect()
+}
+
+fn problems(files: &MemoryFiles, previous: Option<&Source>) -> Vec<String> {
+    build(&recipe(files, previous)).expect_err("a problem").0.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_is_built_is_clean_and_building_again_changes_nothing() {
+    let mut files = tree();
+    let built = build(&recipe(&files, None)).expect("it builds");
+    assert_eq!((built.packages.len(), built.kept), (2, 0));
+    let source = write_down(&mut files, &built);
+    assert_eq!(findings(&source, &files), Vec::<String>::new());
+    let mut later = recipe(&files, Some(&source));
+    later.now = at("2027-01-01T00:00:00Z");
+    later.stamp = Stamp::from_epoch(1_800_000_000);
+    let again = build(&later).expect("it builds again");
+    assert_eq!((again.manifest, again.packages.len(), again.kept), (built.manifest, 0, 2));
+}
+
+#[test]
+fn an_entry_says_what_its_skill_says_and_keeps_the_rest() {
+    let mut files = tree();
+    let built = build(&recipe(&files, None)).expect("it builds");
+    let source = write_down(&mut files, &built);
+    let text = source.text().expect("text").replace(
+        "\"title\": \"The demo\"",
+        "\"x-owner\": {\"team\": 1.50}, \"api_docs\": [\"images-python\", {\"id\": 1}], \"title\": \"Typed\"",
+    );
+    let source = Source::new("skills.json", text.replace("\"apis\": []", "\"apis\": [], \"x-stamp\": true"));
+    let again = build(&recipe(&files, Some(&source))).expect("it builds").manifest;
+    for word in ["\"The demo\"", "\"team\": 1.50", "\"images-python\"", "\"x-stamp\": true", "Does demo when"] {
+        assert!(again.contains(word), "{word} in {again}");
+    }
+    assert!(!again.contains("Typed"));
+    files.insert(
+        "skills/demo/SKILL.md",
+        skill("demo", "1.1.0", "x\n")
+            .replace("  version", "  tags: one, two\n  title: Said\n  agents: codex claude-code\n  version"),
+    );
+    let text = build(&recipe(&files, Some(&source))).expect("it builds").manifest;
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["skills"][0]["title"], "Said");
+    assert_eq!(json["skills"][0]["tags"], serde_json::json!(["one", "two"]));
+    assert_eq!(json["skills"][0]["agents"], serde_json::json!(["codex", "claude-code"]));
+    assert_eq!(json["skills"][0]["package"], "packages/demo-1.1.0.zip");
+}
+
+#[test]
+fn times_change_only_where_something_else_does() {
+    let mut files = tree();
+    let built = build(&recipe(&files, None)).expect("it builds");
+    let source = write_down(&mut files, &built);
+    files.insert("skills/demo/SKILL.md", skill("demo", "1.0.1", "Changed.\n"));
+    let mut later = recipe(&files, Some(&source));
+    later.now = at("2026-12-24T18:00:00Z");
+    let json: serde_json::Value = serde_json::from_str(&build(&later).expect("it builds").manifest).expect("JSON");
+    assert_eq!(json["generated_at"], "2026-12-24T18:00:00Z");
+    assert_eq!(json["skills"][0]["updated_at"], "2026-12-24T18:00:00Z");
+    assert_eq!(json["skills"][1]["updated_at"], "2026-11-21T12:00:00Z");
+}
+
+#[test]
+fn published_content_never_changes_under_its_version() {
+    let mut files = tree();
+    let built = build(&recipe(&files, None)).expect("it builds");
+    let source = write_down(&mut files, &built);
+    files.insert("skills/demo/docs/more.md", "Something else.\n");
+    assert!(problems(&files, Some(&source))[0].contains("raise `metadata.version`"));
+    // Nor where the package went away, or the manifest did.
+    let mut without = tree();
+    without.insert("skills/demo/docs/more.md", "Something else.\n");
+    assert!(problems(&without, Some(&source))[0].contains("raise `metadata.version`"));
+    assert!(build(&recipe(&files, None)).is_err());
+    // A package that somebody exchanged is not taken for the published one.
+    let mut touched = tree();
+    write_down(&mut touched, &built);
+    touched.insert("packages/demo-1.0.0.zip", built.packages[1].1.clone());
+    assert!(problems(&touched, Some(&source))[0].contains("not the package that the manifest promises"));
+    let mut forced = recipe(&files, Some(&source));
+    forced.overwrite = true;
+    assert_eq!(build(&forced).expect("it builds").packages.len(), 1);
+    // A lost package comes back as it was.
+    assert_eq!(build(&recipe(&tree(), Some(&source))).expect("it builds").packages, built.packages);
+}
+
+#[test]
+fn a_package_of_another_maker_stays_while_it_holds_the_same() {
+    let mut files = tree();
+    let built = build(&recipe(&files, None)).expect("it builds");
+    let contents = BTreeMap::from([("SKILL.md".to_owned(), skill("other-one", "0.2.0", "Text.\n").into_bytes())]);
+    let theirs = pack(&contents, Stamp::from_epoch(1_700_000_000), &Limits::default()).expect("a package");
+    let ours = &built.packages[1].1;
+    assert_ne!(&theirs, ours);
+    files.insert("packages/other-one-0.2.0.zip", theirs.clone());
+    let kept = build(&recipe(&files, None)).expect("it builds");
+    assert!(kept.manifest.contains(&Sha256Sum::of(&theirs).to_string()) && kept.kept == 1);
+}
+
+#[test]
+fn everything_in_the_way_is_told_at_once_with_its_place() {
+    let mut files = tree();
+    files.insert("skills/a/SKILL.md", "no front matter\n");
+    files.insert("skills/b/SKILL.md", "---\nname: other\ndescription: d\n---\n");
+    files.insert("skills/c/SKILL.md", "---\nname: c\ndescription: d\n---\n");
+    files.insert("skills/d/SKILL.md", skill("d", "v1", ""));
+    files.insert("skills/e/README.md", "nothing");
+    files.insert("skills/f/SKILL.md", skill("f", "1.0.0", ""));
+    files.insert("skills/f/.env", "SECRET=1");
+    files.insert("skills/g/SKILL.md", skill("g", "1.0.0", ""));
+    files
+        .insert_other("skills/g/link", Metadata { kind: Kind::Link("../x".to_owned()), size: 0, is_executable: false });
+    files.insert("skills/h/SKILL.md", skill("h", "1.0.0", ""));
+    files.insert("skills/h/con.txt", "");
+    let mut bare = recipe(&files, None);
+    bare.facts.branch = None;
+    let told = build(&bare).expect_err("problems").to_string();
+    for word in [
+        "--branch",
+        "skills/a/SKILL.md:1:1: does not begin",
+        "skills/b/SKILL.md:2:7: `name` is `other`",
+        "skills/c/SKILL.md:2:1: has no version",
+        "skills/d/SKILL.md:5:12: `v1` is no version",
+        "skills/e/SKILL.md: is missing",
+        "skills/f/.env: may hold a secret",
+        "skills/g/link: is a link",
+        "packages/h-1.0.0.zip: `con.txt` has the name of a device",
+    ] {
+        assert!(told.contains(word), "{word}\n{told}");
+    }
+}
+
+#[test]
+fn left_overs_stay_out_and_lost_skills_are_told() {
+    let mut files = tree();
+    files.insert("skills/demo/.DS_Store", "x");
+    files.insert("skills/README.md", "not a skill");
+    let built = build(&recipe(&files, None)).expect("it builds");
+    assert_eq!(built.left_out, ["skills/demo/.DS_Store"]);
+    let contents = Contents::read(&built.packages[0].1, &Limits::default()).expect("a package");
+    assert_eq!(contents.files.keys().collect::<Vec<_>>(), ["SKILL.md", "docs/more.md", "run.sh"]);
+    assert!(contents.files["run.sh"].executable);
+    let source = write_down(&mut files, &built);
+    let mut fewer = MemoryFiles::new();
+    fewer.insert("skills/demo/SKILL.md", skill("demo", "2.0.0", ""));
+    assert_eq!(build(&recipe(&fewer, Some(&source))).expect("it builds").removed, ["other-one"]);
+}
+
+/// The bytes of a package, for ever: they do not depend on the machine, on the order of files, or on what else is in the build.
+#[test]
+fn the_bytes_of_a_package_are_these_in_every_build() {
+    let mut files = BTreeMap::new();
+    files.insert(
+        "SKILL.md".to_owned(),
+        skill("demo", "1.0.0", &"A line of text that repeats. ".repeat(400)).into_bytes(),
+    );
+    files.insert("scripts/run.sh".to_owned(), b"#!/bin/sh\nexit 0\n".to_vec());
+    files.insert("tiny".to_owned(), b"x".to_vec());
+    // Words in no order, near and far: how hard the packer looks shows in the bytes.
+    let words = ["image", "prompt", "quality", "size", "background", "edit", "mask", "token", "usage", "stream", "key"];
+    let pick = |n: u32| words[(n.wrapping_mul(2_654_435_761) >> 13) as usize % words.len()];
+    files.insert("words.md".to_owned(), (0..4000).map(pick).collect::<Vec<_>>().join(" ").into_bytes());
+    files
+        .insert("grüße.bin".to_owned(), (0..20_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 21) as u8).collect());
+    let package = pack(&files, Stamp::default(), &Limits::default()).expect("a package");
+    assert_eq!(Sha256Sum::of(&package).to_string(), "7f6e2b7a87070a7a9cf799c9ae7b81514b01fe8d67fc4c371fbd1650a9d0e558");
+    let stamped = pack(&files, Stamp::from_epoch(1_700_000_000), &Limits::default()).expect("a package");
+    assert_eq!(stamped.len(), package.len());
+    assert_ne!(stamped, package);
+    assert_eq!(Stamp::from_epoch(0), Stamp::default());
+}
+
+/// Trees of every kind that a seed gives: built, checked, and built again in another order of files.
+#[test]
+fn whatever_tree_it_is_what_is_built_is_clean() {
+    for seed in 0..60_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let mut entries: Vec<(String, Vec<u8>)> = Vec::new();
+        for number in 0..=next(4) {
+            let name = format!("skill-{number}{}", ["", "-x", "-größe", "2"][next(4) as usize]);
+            let version = format!("{}.{}.{}{}", next(3), next(20), next(5), ["", "-rc.1", "+b"][next(3) as usize]);
+            let body = "Line of text.\n".repeat(next(300) as usize);
+            let extra = ["", "license: MIT\n", "compatibility: any\n", "allowed-tools: Read\n"][next(4) as usize];
+            let text = skill(&name, &version, &body).replacen("metadata:", &format!("{extra}metadata:"), 1);
+            entries.push((format!("skills/{name}/SKILL.md"), text.into_bytes()));
+            for file in 0..next(6) {
+                let folder = ["", "docs/", "a/b/c/", "scripts/", "ü/"][next(5) as usize];
+                let bytes = (0..next(5000)).map(|_| next([2, 256][file as usize % 2]) as u8).collect();
+                entries.push((format!("skills/{name}/{folder}file {file}.bin"), bytes));
+            }
+        }
+        let of = |entries: &mut dyn Iterator<Item = &(String, Vec<u8>)>| {
+            let mut files = MemoryFiles::new();
+            for (path, bytes) in entries {
+                files.insert(path.clone(), bytes.clone());
+            }
+            files
+        };
+        let mut files = of(&mut entries.iter());
+        let built = build(&recipe(&files, None)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(build(&recipe(&of(&mut entries.iter().rev()), None)).as_ref(), Ok(&built), "seed {seed}");
+        let source = write_down(&mut files, &built);
+        let found: Vec<String> =
+            findings(&source, &files).into_iter().filter(|found| !found.starts_with("M095")).collect();
+        assert_eq!(found, Vec::<String>::new(), "seed {seed}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Checksums and sizes as they are written, and what entries say of one package.
+
+use std::collections::HashMap;
+
+use crate::manifest::finding::Findings;
+use crate::manifest::located::Located;
+use crate::manifest::rules::{M040, M041, M042, M043, M044, M045};
+use crate::manifest::text::Value;
+
+/// The checksum of no bytes at all.
+const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+/// As many bytes as a package may have.
+pub(in crate::manifest) const LARGEST_PACKAGE: u64 = 10 << 20;
+
+pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
+    let mut packages: HashMap<&str, Located<'_>> = HashMap::new();
+    let mut digests: HashMap<String, Located<'_>> = HashMap::new();
+    for skill in manifest.skills() {
+        if let Some((text, place)) = skill.text_of("sha256") {
+            checksum(text, &place, findings);
+        }
+        if let Some(place) = skill.get("size_bytes")
+            && let Value::Number(text) = &place.node().value
+        {
+            size(text, &place, findings);
+        }
+        let Some((package, place)) = skill.text_of("package") else { continue };
+        if let Some(first) = packages.get(package) {
+            shared(first, &skill, &place, findings);
+            continue;
+        }
+        packages.insert(package, skill.clone());
+        let Some((digest, place)) = skill.text_of("sha256").filter(|(digest, _)| is_digest(digest)) else { continue };
+        match digests.get(&digest.to_ascii_lowercase()) {
+            Some(first) => {
+                findings
+                    .at(&M044, &place, "another package has the same checksum")
+                    .with_related(first.span(), "it has it, too");
+            }
+            None => {
+                digests.insert(digest.to_ascii_lowercase(), place);
+            }
+        }
+    }
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn checksum(text: &str, place: &Located<'_>, findings: &mut Findings) {
+    let plain = text.trim();
+    let plain = plain.strip_prefix("sha256:").or_else(|| plain.strip_prefix("sha256-")).unwrap_or(plain);
+    let lower = plain.to_ascii_lowercase();
+    if !is_digest(plain) {
+        let count = text.chars().count();
+        let message = match text.chars().find(|letter| !letter.is_ascii_hexdigit()) {
+            Some(letter) => format!("a checksum does not hold `{}`", letter.escape_debug()),
+            None => format!("the checksum has {count} digits, and SHA-256 has 64"),
+        };
+        findings.at(&M040, place, message).with_help("`sha256sum FILE` prints it as it should be");
+    } else if lower != text {
+        findings
+            .at(&M040, place, "the checksum is not 64 digits in small letters alone")
+            .with_help(format!("write `{lower}`"));
+    }
+    if lower == OF_NOTHING {
+        findings.at(&M041, place, "this is the checksum of an empty file");
+    } else if is_digest(&lower) && lower.bytes().all(|byte| byte == b'0') {
+        findings.at(&M041, place, "a checksum of zeros is a placeholder");
+    }
+}
+
+fn size(text: &str, place: &Located<'_>, findings: &mut Findings) {
+    let flaw = match text.parse::<u64>() {
+        Ok(0) => "no package has 0 bytes".to_owned(),
+        Ok(size) if size > LARGEST_PACKAGE => format!("a package has at most {LARGEST_PACKAGE} bytes"),
+        Ok(_) => return,
+        Err(_) if text.starts_with('-') => "a size is not negative".to_owned(),
+        Err(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("a package has at most {LARGEST_PACKAGE} bytes")
+        }
+        Err(_) => format!("`{text}` is not written as a whole number"),
+    };
+    findings.at(&M042, place, flaw);
+}
+
+/// Two entries name one package.
+fn shared(first: &Located<'_>, skill: &Located<'_>, place: &Located<'_>, findings: &mut Findings) {
+    let named = first.get("package").map_or_else(|| first.span(), |package| package.span());
+    findings.at(&M043, place, "another skill has this package").with_related(named, "it is named here first");
+    let digest = |skill: &Located<'_>| skill.text_of("sha256").map(|(text, _)| text.to_ascii_lowercase());
+    contradiction(first, skill, "sha256", digest, findings);
+    let size = |skill: &Located<'_>| match &skill.get("size_bytes")?.node().value {
+        Value::Number(text) => text.parse::<f64>().ok().map(|size| size.to_string()),
+        _ => None,
+    };
+    contradiction(first, skill, "size_bytes", size, findings);
+}
+
+fn contradiction(
+    first: &Located<'_>,
+    skill: &Located<'_>,
+    key: &str,
+    value: impl Fn(&Located<'_>) -> Option<String>,
+    findings: &mut Findings,
+) {
+    let (Some(one), Some(other)) = (value(first), value(skill)) else { return };
+    let (Some(before), Some(place)) = (first.get(key), skill.get(key)) else { return };
+    if one != other {
+        findings
+            .at(&M045, &place, format!("another entry gives this package another `{key}`"))
+            .with_related(before.span(), "the other one");
+    }
+}

@@ -1,0 +1,69 @@
+//! Fields that nobody knows, and the version of the format.
+
+use crate::manifest::finding::{Findings, Span};
+use crate::manifest::layout::Part;
+use crate::manifest::located::Located;
+use crate::manifest::rules::{M005, M006};
+use crate::manifest::text::child;
+
+/// The major version whose rules stand here.
+const KNOWN_MAJOR: u64 = 1;
+
+pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
+    unknown(manifest, Part::Registry, findings);
+    if let Some(repository) = manifest.get("repository") {
+        unknown(&repository, Part::Repository, findings);
+    }
+    manifest.skills().for_each(|skill| unknown(&skill, Part::Skill, findings));
+    manifest.apis().for_each(|api| unknown(&api, Part::Api, findings));
+    schema_version(manifest, findings);
+}
+
+fn unknown(object: &Located<'_>, part: Part, findings: &mut Findings) {
+    for member in object.node().members() {
+        let key = member.key.as_str();
+        let is_own = key.starts_with("x-") || key.starts_with("x_") || (key == "$schema" && part == Part::Registry);
+        if is_own || part.fields().contains(&key) {
+            continue;
+        }
+        let span = Span::new(object.file(), member.key_span.clone());
+        let message = format!("the field `{}` is not one of the manifest format", key.escape_debug());
+        let finding = findings.in_file(&M005, span, &child(object.pointer(), key), message);
+        finding.with_help(match nearest(key, part.fields().iter().copied()) {
+            Some(field) => format!("did you mean `{field}`?"),
+            None => "begin names of your own with `x-`".to_owned(),
+        });
+    }
+}
+
+/// The word that was most likely meant: the same but for case, `-` and `_`, or with at most two letters wrong.
+pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |word: &str| word.replace(['-', '_', ' '], "").to_lowercase();
+    let word = plain(word);
+    let distance = |one: &str| strsim::damerau_levenshtein(&word, &plain(one));
+    // Of a short word, two letters are nearly all of it.
+    let tolerated = if word.len() < 6 { 1 } else { 2 };
+    known.map(|one| (distance(one), one)).filter(|(far, _)| *far <= tolerated).min().map(|(_, one)| one)
+}
+
+fn schema_version(manifest: &Located<'_>, findings: &mut Findings) {
+    let Some((text, place)) = manifest.text_of("schema_version") else { return };
+    let parts: Vec<Option<u64>> = text.split('.').map(whole).collect();
+    let major = match parts[..] {
+        [Some(major)] | [Some(major), Some(_)] | [Some(major), Some(_), Some(_)] => major,
+        _ => {
+            let message = format!("`{}` is not a version of the manifest format", text.escape_debug());
+            findings.at(&M006, &place, message).with_help("write `1.0`");
+            return;
+        }
+    };
+    if major != KNOWN_MAJOR {
+        let message = format!("this program knows version {KNOWN_MAJOR} of the manifest format, not {major}");
+        findings.at(&M006, &place, message).with_help("fields may have another meaning there");
+    }
+}
+
+fn whole(digits: &str) -> Option<u64> {
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    is_plain.then(|| digits.parse().ok()).flatten()
+}

@@ -1,0 +1,165 @@
+//! What was published before, and what must not have changed since.
+
+use std::collections::HashMap;
+
+use chrono::DateTime;
+use semver::Version;
+
+use super::names::{lenient, release};
+use super::{Options, shape};
+use crate::manifest::finding::Findings;
+use crate::manifest::located::Located;
+use crate::manifest::rules::{M110, M111, M112, M113, M114, M115, M116, M117};
+use crate::manifest::text::Source;
+
+/// Fields of an entry that may differ where the release is the same: the checksum has a rule of its own.
+const FREE: [&str; 2] = ["sha256", "updated_at"];
+
+pub(super) fn check(manifest: &Located<'_>, previous: &Source, options: &Options<'_>, findings: &mut Findings) {
+    let file = findings.next();
+    let text = shape::text(previous, file, findings);
+    findings.add(previous.clone());
+    let Some(root) = text.and_then(|text| shape::tree(&text, file, findings)) else { return };
+    let old = Located::root(&root, file);
+    let (before, now) = (by_name(&old), by_name(manifest));
+    for (name, entries) in &before {
+        let Some(current) = now.get(name) else {
+            let message = format!("the skill `{}` was published, and is gone", name.escape_debug());
+            let place = manifest.get("skills").unwrap_or_else(|| manifest.clone());
+            let was = entries.first().map(Located::span);
+            let finding = findings.at(&M112, &place, message);
+            was.into_iter().for_each(|span| {
+                finding.with_related(span, "it was here");
+            });
+            continue;
+        };
+        entries.iter().for_each(|entry| one_release(entry, current, findings));
+        newest(entries, current, options, findings);
+    }
+    generated(&old, manifest, findings);
+    moved(&old, manifest, findings);
+}
+
+type ByName<'a> = HashMap<&'a str, Vec<Located<'a>>>;
+
+fn by_name<'a>(manifest: &Located<'a>) -> ByName<'a> {
+    let mut skills = ByName::new();
+    for skill in manifest.skills() {
+        if let Some((name, _)) = skill.text_of("name") {
+            skills.entry(name).or_default().push(skill);
+        }
+    }
+    skills
+}
+
+fn version<'a>(skill: &Located<'a>) -> Option<&'a str> {
+    skill.text_of("version").map(|(version, _)| version)
+}
+
+fn digest(skill: &Located<'_>) -> Option<String> {
+    skill.text_of("sha256").map(|(digest, _)| digest.trim().to_ascii_lowercase())
+}
+
+/// What became of one release that was published.
+fn one_release(old: &Located<'_>, current: &[Located<'_>], findings: &mut Findings) {
+    let Some(before) = version(old) else { return };
+    if let Some(same) = current.iter().find(|skill| version(skill) == Some(before)) {
+        if digest(old) == digest(same) {
+            quiet_change(old, same, findings);
+            return;
+        }
+        let place = same.get("sha256").unwrap_or_else(|| same.clone());
+        let was = old.get("sha256").unwrap_or_else(|| old.clone());
+        findings
+            .at(&M113, &place, format!("the content of {} changed after it was published", before.escape_debug()))
+            .with_help("publish the change under a new version")
+            .with_related(was.span(), "what was published");
+        return;
+    }
+    let meant = |text: &str| lenient(text).map(|version| release(&version.to_string()));
+    let is_equal = |skill: &&Located<'_>| {
+        version(skill).is_some_and(|version| meant(version).is_some() && meant(version) == meant(before))
+    };
+    if let Some(other) = current.iter().find(is_equal)
+        && digest(other) != digest(old)
+        && let (Some(place), Some(was)) = (other.get("version"), old.get("version"))
+    {
+        findings
+            .at(&M110, &place, format!("the content changed, and this version equals {}", before.escape_debug()))
+            .with_help("raise the version")
+            .with_related(was.span(), "what was published");
+    }
+}
+
+fn quiet_change(old: &Located<'_>, same: &Located<'_>, findings: &mut Findings) {
+    let keys = |skill: &Located<'_>| skill.node().members().iter().map(|one| one.key.clone()).collect::<Vec<_>>();
+    let mut changed: Vec<String> = keys(old).into_iter().chain(keys(same)).collect();
+    changed.sort_unstable();
+    changed.dedup();
+    changed.retain(|key| {
+        let value = |skill: &Located<'_>| skill.node().get(key).map(|node| node.to_json());
+        !FREE.contains(&key.as_str()) && value(old) != value(same)
+    });
+    let Some(first) = changed.first() else { return };
+    let place = same.get(first).or_else(|| same.get("version")).unwrap_or_else(|| same.clone());
+    let fields: Vec<String> = changed.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
+    let message = format!("{} changed, and the version did not", fields.join(", "));
+    findings.at(&M117, &place, message).with_related(old.span(), "what was published");
+}
+
+fn newest(old: &[Located<'_>], current: &[Located<'_>], options: &Options<'_>, findings: &mut Findings) {
+    let (Some((before, was)), Some((now, skill))) = (highest(old), highest(current)) else { return };
+    let Some(place) = skill.get("version") else { return };
+    if now.cmp_precedence(&before).is_lt() {
+        let was = was.get("version").unwrap_or(was);
+        findings
+            .at(&M111, &place, format!("{before} was published, and the newest is {now} now"))
+            .with_related(was.span(), "what was published");
+    }
+    changelog(&before, &now, &skill, options, findings);
+}
+
+fn highest<'a>(skills: &[Located<'a>]) -> Option<(Version, Located<'a>)> {
+    let versions = skills.iter().filter_map(|skill| Some((lenient(version(skill)?)?, skill.clone())));
+    versions.max_by(|(one, _), (other, _)| one.cmp_precedence(other))
+}
+
+fn changelog(before: &Version, now: &Version, skill: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+    let (Some(files), Some((path, _)), Some(place)) = (options.files, skill.text_of("path"), skill.get("version"))
+    else {
+        return;
+    };
+    if now.major <= before.major || super::paths::leaves_root(path).is_some() {
+        return;
+    }
+    // What cannot be looked at is told by the rules about the checkout.
+    if let Ok(None) = files.metadata(&format!("{}/CHANGELOG.md", path.trim_end_matches('/'))) {
+        findings.at(&M114, &place, format!("{now} follows {before} without a `CHANGELOG.md`"));
+    }
+}
+
+fn generated(old: &Located<'_>, manifest: &Located<'_>, findings: &mut Findings) {
+    let (Some((before, was)), Some((now, place))) = (old.text_of("generated_at"), manifest.text_of("generated_at"))
+    else {
+        return;
+    };
+    let time = |text: &str| DateTime::parse_from_rfc3339(text).ok();
+    let (Some(before), Some(now)) = (time(before), time(now)) else { return };
+    let is_changed = old.node().to_json() != manifest.node().to_json();
+    if now < before || (now == before && is_changed) {
+        findings
+            .at(&M115, &place, "the manifest changed, and its time is not later")
+            .with_related(was.span(), "the time before");
+    }
+}
+
+fn moved(old: &Located<'_>, manifest: &Located<'_>, findings: &mut Findings) {
+    let (Some(old), Some(new)) = (old.get("repository"), manifest.get("repository")) else { return };
+    for key in ["git_url", "raw_base_url"] {
+        if let (Some((before, was)), Some((now, place))) = (old.text_of(key), new.text_of(key))
+            && before != now
+        {
+            findings.at(&M116, &place, format!("`{key}` was another one")).with_related(was.span(), "it was this");
+        }
+    }
+}

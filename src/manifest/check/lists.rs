@@ -1,0 +1,151 @@
+//! Tags, agents and API references.
+
+mod known;
+
+use std::collections::HashMap;
+
+use super::Options;
+use super::fields::nearest;
+use super::paths::leaves_root;
+use crate::manifest::finding::Findings;
+use crate::manifest::located::Located;
+use crate::manifest::rules::{M060, M061, M062, M063, M064, M065, M066, Rule};
+
+pub(super) fn check(manifest: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+    let mut ids: HashMap<&str, Located<'_>> = HashMap::new();
+    for api in manifest.apis() {
+        words(&api, "tags", &M060, findings);
+        if let Some((id, place)) = api.text_of("id") {
+            api_id(id, &place, findings);
+            if let Some(first) = ids.get(id) {
+                findings
+                    .at(&M063, &place, format!("the id `{}` stands here again", id.escape_debug()))
+                    .with_related(first.span(), "it stood here first");
+            } else {
+                ids.insert(id, place);
+            }
+        }
+        if let Some((language, place)) = api.text_of("language") {
+            is_language(language, &place, findings);
+        }
+    }
+    for skill in manifest.skills() {
+        words(&skill, "tags", &M060, findings);
+        words(&skill, "agents", &M061, findings);
+        for agent in skill.elements_of("agents") {
+            is_agent(&agent, findings);
+        }
+        for document in skill.elements_of("api_docs") {
+            reference(&document, &ids, options, findings);
+        }
+    }
+}
+
+/// Words that are compared letter by letter.
+fn words(object: &Located<'_>, key: &str, rule: &'static Rule, findings: &mut Findings) {
+    let mut seen: HashMap<String, Located<'_>> = HashMap::new();
+    for place in object.elements_of(key) {
+        let Some(text) = place.text() else { continue };
+        if text.trim().is_empty() {
+            findings.at(rule, &place, "this is empty");
+            continue;
+        }
+        let plain = text.trim().to_lowercase();
+        if plain != text {
+            findings
+                .at(rule, &place, format!("`{}` has blanks around it or capital letters", text.escape_debug()))
+                .with_help(format!("write `{}`", plain.escape_debug()));
+        }
+        if let Some(first) = seen.get(&plain) {
+            findings
+                .at(rule, &place, format!("`{}` stands here again", plain.escape_debug()))
+                .with_related(first.span(), "it stood here first");
+        } else {
+            seen.insert(plain, place);
+        }
+    }
+}
+
+fn is_agent(place: &Located<'_>, findings: &mut Findings) {
+    let Some(text) = place.text().map(|text| text.trim().to_lowercase()) else { return };
+    if known::AGENTS.contains(&text.as_str()) {
+        return;
+    }
+    if let Some(agent) = nearest(&text, known::AGENTS.into_iter()) {
+        findings
+            .at(&M062, place, format!("`{}` is nearly the id of an agent", text.escape_debug()))
+            .with_help(format!("did you mean `{agent}`?"));
+    }
+}
+
+fn api_id(id: &str, place: &Located<'_>, findings: &mut Findings) {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
+    if id.is_empty() {
+        findings.at(&M064, place, "the id is empty");
+    } else if !id.bytes().all(is_letter) {
+        findings.at(&M064, place, format!("`{}` holds other characters", id.escape_debug()));
+    }
+}
+
+fn is_language(text: &str, place: &Located<'_>, findings: &mut Findings) {
+    if known::is_language(text) {
+        return;
+    }
+    let message = format!("`{}` is no programming language and no language tag that is known", text.escape_debug());
+    let finding = findings.at(&M065, place, message);
+    if let Some(language) = nearest(text, known::LANGUAGES.into_iter()) {
+        finding.with_help(format!("did you mean `{language}`?"));
+    }
+}
+
+/// The path in an element of `api_docs`: the `path` of an object, or a text that looks like one. What begins with `/` is
+/// as likely an endpoint, and is not looked at.
+fn path_of<'a>(document: &Located<'a>) -> Option<(&'a str, Located<'a>)> {
+    let (text, place) = match document.text() {
+        Some(text) => (text, document.clone()),
+        None => document.text_of("path")?,
+    };
+    (is_path(text) && !is_address(text)).then_some((text, place))
+}
+
+fn is_path(text: &str) -> bool {
+    let ends_like_a_file = ["md", "json", "yaml", "yml", "txt", "html", "rst", "mdx"];
+    text.contains('/') || text.rsplit_once('.').is_some_and(|(_, ending)| ends_like_a_file.contains(&ending))
+}
+
+fn is_address(text: &str) -> bool {
+    text.contains("://")
+}
+
+fn reference(document: &Located<'_>, ids: &HashMap<&str, Located<'_>>, options: &Options<'_>, findings: &mut Findings) {
+    let id = match document.text() {
+        Some(text) => Some((text, document.clone())),
+        None => document.text_of("id"),
+    };
+    if id.as_ref().is_some_and(|(id, _)| ids.contains_key(id)) {
+        return;
+    }
+    if let Some((text, place)) = path_of(document) {
+        is_path_there(text, &place, options, findings);
+        return;
+    }
+    let Some((id, place)) = id.filter(|(id, _)| !is_address(id)) else { return };
+    let finding = findings.at(&M066, &place, format!("there is no API reference `{}`", id.escape_debug()));
+    if let Some(known) = nearest(id, ids.keys().copied()) {
+        finding.with_help(format!("did you mean `{known}`?"));
+    }
+}
+
+fn is_path_there(text: &str, place: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+    if text.starts_with('/') {
+        return;
+    }
+    if let Some(flaw) = leaves_root(text) {
+        findings.at(&M066, place, flaw);
+    } else if let Some(files) = options.files
+        // What cannot be looked at is told by the rules about the checkout.
+        && let Ok(None) = files.metadata(text.trim_end_matches('/'))
+    {
+        findings.at(&M066, place, format!("`{}` is not in the repository", text.escape_debug()));
+    }
+}

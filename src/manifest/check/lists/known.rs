@@ -1,0 +1,149 @@
+//! Agents and languages that have a name.
+
+/// Ids of agents that read skills, as installers write them.
+pub(super) const AGENTS: [&str; 40] = [
+    "aider",
+    "amp",
+    "antigravity",
+    "auggie",
+    "augment",
+    "claude",
+    "claude-code",
+    "cline",
+    "codebuddy",
+    "codex",
+    "command-code",
+    "continue",
+    "copilot",
+    "crush",
+    "cursor",
+    "devin",
+    "droid",
+    "factory",
+    "gemini",
+    "gemini-cli",
+    "github-copilot",
+    "goose",
+    "iflow-cli",
+    "junie",
+    "kilo",
+    "kilo-code",
+    "kimi-cli",
+    "kiro",
+    "kiro-cli",
+    "mistral-vibe",
+    "openclaw",
+    "opencode",
+    "openhands",
+    "qwen-code",
+    "replit",
+    "roo",
+    "roo-code",
+    "trae",
+    "windsurf",
+    "zed",
+];
+
+/// Programming languages, and what API references are written in besides.
+pub(super) const LANGUAGES: [&str; 66] = [
+    "ada",
+    "any",
+    "apex",
+    "assembly",
+    "bash",
+    "c",
+    "c#",
+    "c++",
+    "clojure",
+    "cobol",
+    "cpp",
+    "crystal",
+    "csharp",
+    "css",
+    "curl",
+    "d",
+    "dart",
+    "elixir",
+    "elm",
+    "erlang",
+    "f#",
+    "fortran",
+    "fsharp",
+    "go",
+    "golang",
+    "graphql",
+    "groovy",
+    "haskell",
+    "html",
+    "http",
+    "java",
+    "javascript",
+    "json",
+    "julia",
+    "kotlin",
+    "lisp",
+    "lua",
+    "markdown",
+    "matlab",
+    "nim",
+    "node",
+    "objective-c",
+    "ocaml",
+    "openapi",
+    "perl",
+    "php",
+    "powershell",
+    "prolog",
+    "protobuf",
+    "python",
+    "r",
+    "rest",
+    "ruby",
+    "rust",
+    "scala",
+    "scheme",
+    "shell",
+    "solidity",
+    "sql",
+    "swift",
+    "typescript",
+    "vb",
+    "verilog",
+    "wasm",
+    "yaml",
+    "zig",
+];
+
+/// Whether it is a programming language, or has the form of a BCP 47 tag with a language of two or three letters.
+pub(super) fn is_language(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    LANGUAGES.binary_search(&lower.as_str()).is_ok() || is_tag(text)
+}
+
+fn is_tag(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let is_primary =
+        parts.next().is_some_and(|part| (2..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_lowercase()));
+    let is_part = |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_primary && parts.all(is_part) && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sorted() {
+        assert!(AGENTS.is_sorted() && LANGUAGES.is_sorted());
+    }
+
+    #[test]
+    fn both_kinds_of_languages_are_known() {
+        for language in ["python", "Python", "c++", "en", "fil", "zh-Hans", "pt-BR", "de-1996"] {
+            assert!(is_language(language), "{language}");
+        }
+        for language in ["pyhton", "", "english", "en-", "e", "en_US"] {
+            assert!(!is_language(language), "{language}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What looks alike, and what cannot be seen.
+
+/// Letters that a person takes for a Latin one, and that one.
+const LETTERS: [(char, char); 34] = [
+    ('0', 'o'),
+    ('1', 'l'),
+    ('а', 'a'),
+    ('α', 'a'),
+    ('ɑ', 'a'),
+    ('Ь', 'b'),
+    ('с', 'c'),
+    ('ϲ', 'c'),
+    ('ԁ', 'd'),
+    ('е', 'e'),
+    ('ё', 'e'),
+    ('ɡ', 'g'),
+    ('һ', 'h'),
+    ('і', 'i'),
+    ('ı', 'i'),
+    ('ι', 'i'),
+    ('ј', 'j'),
+    ('κ', 'k'),
+    ('к', 'k'),
+    ('ӏ', 'l'),
+    ('м', 'm'),
+    ('п', 'n'),
+    ('о', 'o'),
+    ('ο', 'o'),
+    ('р', 'p'),
+    ('ρ', 'p'),
+    ('ѕ', 's'),
+    ('т', 't'),
+    ('υ', 'u'),
+    ('ν', 'v'),
+    ('ѵ', 'v'),
+    ('ѡ', 'w'),
+    ('х', 'x'),
+    ('у', 'y'),
+];
+
+/// Two letters that look like one.
+const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
+
+/// What two names that look alike have in common. The name is in small letters.
+pub(super) fn skeleton(name: &str) -> String {
+    let letters = name.chars().filter(|letter| !matches!(letter, '-' | '_' | '.' | ' '));
+    let plain = |letter| LETTERS.iter().find(|(other, _)| *other == letter).map_or(letter, |(_, latin)| *latin);
+    let latin: String = letters.map(plain).collect();
+    PAIRS.iter().fold(latin, |name, (pair, one)| name.replace(pair, one))
+}
+
+/// Control characters except tab and line break, characters without width, and those that turn the direction of text.
+/// Joiners (U+200C, U+200D) are left alone: words of Persian and emoji need them.
+pub(super) fn is_hidden(letter: char) -> bool {
+    match letter {
+        '\t' | '\n' | '\r' => false,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}' => true,
+        '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => true,
+        '\u{e0000}'..='\u{e007f}' => true,
+        other => other.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_alike_have_one_skeleton() {
+        for (one, other) in
+            [("pdf-tools", "pdf-too1s"), ("modern", "modem"), ("paypal", "раураl"), ("foo-bar", "foobar")]
+        {
+            assert_eq!(skeleton(one), skeleton(other), "{one} {other}");
+        }
+        assert_ne!(skeleton("images"), skeleton("image"));
+    }
+
+    #[test]
+    fn what_a_reviewer_cannot_see_is_hidden() {
+        assert!(['\u{202e}', '\u{200b}', '\u{7}', '\u{e0041}', '\u{7f}'].into_iter().all(is_hidden));
+        assert!(!['a', '\n', '\u{200d}', 'ä', '中', '👩'].into_iter().any(is_hidden));
+    }
+}

@@ -1,0 +1,74 @@
+//! Paths as they are written: whether they stay in the repository, and whether every system has such files.
+
+mod flaws;
+
+use std::collections::HashMap;
+
+use super::names::fold;
+use crate::manifest::finding::{Findings, Span};
+use crate::manifest::located::Located;
+use crate::manifest::rules::{M050, M051, M052, M053, M054, M055, M056, M057, Rule};
+
+pub(in crate::manifest) use flaws::leaves_root;
+
+/// How packages are named at the end.
+pub(in crate::manifest) const PACKAGE_ENDINGS: [&str; 3] = [".zip", ".tar.gz", ".tgz"];
+
+pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
+    let mut seen = Seen::default();
+    for skill in manifest.skills() {
+        if let Some((text, place)) = skill.text_of("path") {
+            path(text, &place, &mut seen, findings);
+        }
+        if let Some((text, place)) = skill.text_of("package") {
+            path(text, &place, &mut seen, findings);
+            package(text, &place, &skill, findings);
+        }
+    }
+    for api in manifest.apis() {
+        if let Some((text, place)) = api.text_of("path") {
+            path(text, &place, &mut seen, findings);
+        }
+    }
+}
+
+type Seen<'a> = HashMap<String, (&'a str, Span)>;
+
+fn path<'a>(text: &'a str, place: &Located<'a>, seen: &mut Seen<'a>, findings: &mut Findings) {
+    if let Some(flaw) = leaves_root(text) {
+        findings.at(&M050, place, flaw).with_help("write the path from the root of the repository");
+        return;
+    }
+    let rules: [(&'static Rule, Option<String>); 4] = [
+        (&M051, flaws::is_not_plain(text)),
+        (&M052, flaws::is_not_portable(text)),
+        (&M053, flaws::is_not_nfc(text)),
+        (&M054, flaws::is_too_long(text)),
+    ];
+    for (rule, flaw) in rules {
+        if let Some(flaw) = flaw {
+            findings.at(rule, place, flaw);
+        }
+    }
+    let (first, span) = seen.entry(fold(text)).or_insert_with(|| (text, place.span()));
+    if *first != text {
+        let message = format!("this differs from `{}` only in case or form", first.escape_debug());
+        findings.at(&M057, place, message).with_related(span.clone(), "the other one");
+    }
+}
+
+fn package(text: &str, place: &Located<'_>, skill: &Located<'_>, findings: &mut Findings) {
+    let file = text.rsplit('/').next().unwrap_or(text);
+    let Some(ending) = PACKAGE_ENDINGS.into_iter().find(|ending| file.ends_with(ending)) else {
+        let finding = findings.at(&M055, place, format!("`{}` is no known kind of package", file.escape_debug()));
+        finding.with_help("packages end with `.zip`, `.tar.gz` or `.tgz`");
+        return;
+    };
+    let (Some((name, _)), Some((version, _))) = (skill.text_of("name"), skill.text_of("version")) else { return };
+    let expected = format!("{name}-{version}{ending}");
+    if file != expected {
+        findings
+            .at(&M056, place, "the file is not named after its skill and version")
+            .with_help(format!("name it `{}`", expected.escape_debug()));
+    }
+}

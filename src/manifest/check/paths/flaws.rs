@@ -1,0 +1,145 @@
+//! What can be wrong with one path, each in a sentence.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+/// Names that are devices on Windows, whatever stands behind their first dot.
+const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+/// Bytes of a name that every common file system takes.
+const LONGEST_PART: usize = 255;
+/// Bytes of a path that every common system takes.
+const LONGEST_PATH: usize = 1024;
+
+/// Whether a path leads out of the folder that it starts in, on any system.
+pub(in crate::manifest) fn leaves_root(path: &str) -> Option<String> {
+    // Some systems take these for the same.
+    let plain = path.replace('\\', "/").replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/");
+    let plain = plain.replace("%5c", "/").replace("%5C", "/");
+    if path.contains('\0') {
+        Some("a path holds no NUL".to_owned())
+    } else if path.trim().is_empty() {
+        Some("the path is empty".to_owned())
+    } else if plain.contains("://") {
+        Some("this is an address and not a path".to_owned())
+    } else if plain.starts_with('/') {
+        Some("the path is absolute".to_owned())
+    } else if matches!(plain.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic()) {
+        Some("the path begins with a drive".to_owned())
+    } else if plain.starts_with('~') {
+        Some("the path begins with `~`, which shells take for a home folder".to_owned())
+    } else if plain.split('/').any(|part| part.trim_end() == ".." || part == "..") {
+        Some("the path holds `..`".to_owned())
+    } else {
+        None
+    }
+}
+
+pub(super) fn is_not_plain(path: &str) -> Option<String> {
+    if path.contains('\\') {
+        Some("the path holds a backslash; parts are divided by `/`".to_owned())
+    } else if path.ends_with('/') {
+        Some("the path ends with `/`".to_owned())
+    } else if path.split('/').any(str::is_empty) {
+        Some("the path has an empty part".to_owned())
+    } else if path.split('/').any(|part| part == ".") {
+        Some("the path holds the part `.`".to_owned())
+    } else if has_escape(path) {
+        Some("the path is written with percent signs, as in an address".to_owned())
+    } else if path.contains(['?', '#']) {
+        Some("the path holds `?` or `#`, which end a path in an address".to_owned())
+    } else {
+        None
+    }
+}
+
+fn has_escape(path: &str) -> bool {
+    let is_escape = |three: &[u8]| three[0] == b'%' && three[1..].iter().all(u8::is_ascii_hexdigit);
+    path.as_bytes().windows(3).any(is_escape)
+}
+
+pub(super) fn is_not_portable(path: &str) -> Option<String> {
+    path.split(['/', '\\']).find_map(|part| {
+        let stem = part.split('.').next().unwrap_or(part).trim_end().to_ascii_lowercase();
+        let shown = part.escape_debug();
+        if is_device(&stem) {
+            Some(format!("`{shown}` is a device on Windows"))
+        } else if part != "." && part.ends_with(['.', ' ']) {
+            Some(format!("`{shown}` ends with a dot or a blank, which Windows cuts off"))
+        } else if part.starts_with(' ') {
+            Some(format!("`{shown}` begins with a blank"))
+        } else {
+            let is_bad = |letter: &char| letter.is_control() || "<>:\"|?*".contains(*letter);
+            let letter = part.chars().find(is_bad)?;
+            Some(format!("`{}` cannot stand in a name on Windows", letter.escape_debug()))
+        }
+    })
+}
+
+fn is_device(stem: &str) -> bool {
+    let is_port = |name: &str| {
+        let number = name.strip_prefix("com").or_else(|| name.strip_prefix("lpt"));
+        number.is_some_and(|number| {
+            let mut letters = number.chars();
+            matches!((letters.next(), letters.next()), (Some('1'..='9' | '¹' | '²' | '³'), None))
+        })
+    };
+    DEVICES.contains(&stem) || is_port(stem)
+}
+
+pub(super) fn is_not_nfc(path: &str) -> Option<String> {
+    (!path.nfc().eq(path.chars())).then(|| "the path is not in Unicode form NFC".to_owned())
+}
+
+pub(super) fn is_too_long(path: &str) -> Option<String> {
+    let longest = path.split('/').map(str::len).max().unwrap_or(0);
+    if longest > LONGEST_PART {
+        Some(format!("a part of the path has {longest} bytes, and {LONGEST_PART} is the most"))
+    } else if path.len() > LONGEST_PATH {
+        Some(format!("the path has {} bytes, and {LONGEST_PATH} is the most", path.len()))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_any_system_takes_out_of_the_root_is_seen() {
+        for path in [
+            "",
+            " ",
+            "/a",
+            "../a",
+            "a/..",
+            "a/../b",
+            "a\\..\\b",
+            "\\\\host\\share",
+            "C:\\a",
+            "c:a",
+            "https://h/a",
+            "%2e%2E/a",
+            "a/.%2e/b",
+            "a%2f..%2fb",
+            "a%5c..%5Cb",
+            "~/a",
+            "a\0b",
+            "a/.. /b",
+        ] {
+            assert!(leaves_root(path).is_some(), "{path:?}");
+        }
+        for path in ["a", "a/b.zip", "..a/b", "a..b", "a/...", ".hidden", "a%b", "ä/中"] {
+            assert_eq!(leaves_root(path), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_windows_cannot_have_are_seen() {
+        for path in ["a/con", "NUL.txt", "com1.tar.gz", "lpt¹", "aux .md", "a./b", "b /c", "a:b", "a|b", "a\u{1}"] {
+            assert!(is_not_portable(path).is_some(), "{path:?}");
+        }
+        for path in ["console", "com10", "comb", "nullable/x", "a.b/c", "com0"] {
+            assert_eq!(is_not_portable(path), None, "{path:?}");
+        }
+    }
+}

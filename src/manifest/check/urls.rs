@@ -1,0 +1,107 @@
+//! Addresses, and what two of them say of each other.
+
+mod hosts;
+mod repository;
+
+use url::Url;
+
+use super::Options;
+use crate::manifest::finding::{Findings, Span};
+use crate::manifest::located::Located;
+use crate::manifest::rules::{M020, M021, M022, M023, M024, M025, M026, M027, Rule};
+
+pub(super) fn check(manifest: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+    if let Some(repository) = manifest.get("repository") {
+        of_repository(&repository, options, findings);
+    }
+    for source in manifest.apis().flat_map(|api| api.elements_of("source_urls")) {
+        if let Some(text) = source.text() {
+            let _ = address(&M022, text, &source, options, findings);
+        }
+    }
+}
+
+fn of_repository(repository: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+    let mut read = |key: &str, rule| {
+        let (text, place) = repository.text_of(key)?;
+        let url = address(rule, text, &place, options, findings)?;
+        bare(rule, &url, &place, findings);
+        Some((url, place))
+    };
+    let git = read("git_url", &M020);
+    let raw = read("raw_base_url", &M021);
+    if let Some((branch, place)) = repository.text_of("branch") {
+        if !repository::is_branch(branch) {
+            let message = format!("git allows no branch `{}`", branch.escape_debug());
+            findings.at(&M027, &place, message);
+        } else if let Some((url, at)) = &raw
+            && !repository::leads_to(url, branch)
+        {
+            findings
+                .at(&M025, at, format!("the address does not hold the branch `{}`", branch.escape_debug()))
+                .with_related(place.span(), "the branch of the manifest");
+        }
+    }
+    if let (Some((git, cloned)), Some((raw, place))) = (git, raw)
+        && let (Some(one), Some(other)) = (repository::of_git(&git), repository::of_raw(&raw))
+        && one != other
+    {
+        findings
+            .at(&M026, &place, format!("files come from `{other}`, and `{one}` is cloned"))
+            .with_related(cloned.span(), "what is cloned");
+    }
+}
+
+/// Reads an address, and says what is wrong with it.
+fn address(
+    rule: &'static Rule,
+    text: &str,
+    place: &Located<'_>,
+    options: &Options<'_>,
+    findings: &mut Findings,
+) -> Option<Url> {
+    // Nothing of the address is repeated: it may hold a password.
+    let Ok(url) = Url::parse(text) else {
+        let finding = findings.at(rule, place, "this is not an absolute address");
+        finding.with_help("it begins with `https://` and the name of a host");
+        return None;
+    };
+    if text.trim() != text || text.contains(|letter: char| letter.is_control() || letter == ' ') {
+        findings.at(rule, place, "the address holds blanks");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        credentials(text, place, findings);
+    }
+    if url.scheme() != "https" {
+        let finding = findings.at(rule, place, format!("the address begins with `{}:`", url.scheme()));
+        finding.with_help("only `https:` can be reached by everybody, and not be changed on the way");
+    }
+    if !options.allow_private_hosts && url.host().is_some_and(|host| hosts::is_private(&host)) {
+        findings.at(&M024, place, "not everybody can reach this host");
+    }
+    Some(url)
+}
+
+/// The span is the credential itself, so that it can be hidden where the line is shown.
+fn credentials(text: &str, place: &Located<'_>, findings: &mut Findings) {
+    let whole = place.span();
+    let start = text.find("//").map_or(0, |at| at + 2);
+    let end = text[start..].find('/').map_or(text.len(), |at| start + at);
+    let at = text[start..end].rfind('@').map_or(end, |at| start + at);
+    // With escapes in it the string is longer than its text; then all of it is marked.
+    let is_plain = whole.end - whole.start == text.len() + 2;
+    let span =
+        if is_plain { Span { start: whole.start + 1 + start, end: whole.start + 1 + at, ..whole } } else { whole };
+    findings
+        .in_file(&M023, span, place.pointer(), "the address holds credentials")
+        .with_help("remove them, and revoke them: whoever read the manifest has them");
+}
+
+/// What would swallow a path.
+fn bare(rule: &'static Rule, url: &Url, place: &Located<'_>, findings: &mut Findings) {
+    for (part, is_there) in [("query", url.query().is_some()), ("fragment", url.fragment().is_some())] {
+        if is_there {
+            findings.at(rule, place, format!("the address has a {part}"));
+        }
+    }
+}

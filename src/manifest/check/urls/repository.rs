@@ -1,0 +1,83 @@
+//! Branches, and which repository an address of a known host names.
+
+use url::Url;
+
+/// Whether git allows a branch of this name (`git help check-ref-format`).
+pub(super) fn is_branch(name: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+    let is_letter =
+        |letter: char| !letter.is_control() && !matches!(letter, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
+    name != "@"
+        && !name.starts_with('-')
+        && !name.ends_with('.')
+        && !name.contains("..")
+        && !name.contains("@{")
+        && name.split('/').all(is_part)
+        && name.chars().all(is_letter)
+}
+
+/// Whether the path of the address holds the branch, between slashes.
+pub(super) fn leads_to(url: &Url, branch: &str) -> bool {
+    let decoded = |text: &str| text.replace("%2F", "/").replace("%2f", "/");
+    format!("{}/", decoded(url.path())).contains(&format!("/{branch}/"))
+}
+
+/// `host/owner/repository` of an address to clone from.
+pub(super) fn of_git(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    let path = url.path().trim_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    let is_known = matches!(host, "github.com" | "gitlab.com" | "codeberg.org" | "bitbucket.org");
+    is_known.then(|| format!("{host}/{path}").to_lowercase())
+}
+
+/// The same of an address to download files from.
+pub(super) fn of_raw(url: &Url) -> Option<String> {
+    let parts: Vec<&str> = url.path().trim_matches('/').split('/').collect();
+    let (host, length) = match url.host_str()? {
+        "raw.githubusercontent.com" => ("github.com", 2),
+        host @ ("github.com" | "codeberg.org" | "bitbucket.org") => (host, 2),
+        // Groups of GitLab can be nested; `-` ends them.
+        "gitlab.com" => ("gitlab.com", parts.iter().position(|part| *part == "-")?),
+        _ => return None,
+    };
+    Some(format!("{host}/{}", parts.get(..length)?.join("/")).to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_are_named_as_git_allows() {
+        for name in ["main", "release/1.2", "a@b", "feature/ä"] {
+            assert!(is_branch(name), "{name}");
+        }
+        for name in
+            ["", "@", "-a", "a b", "a..b", "a/", "/a", "a//b", "a.lock", ".a", "a/.b", "a.", "a@{b", "a:b", "a\\b"]
+        {
+            assert!(!is_branch(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_branch_is_found_between_slashes() {
+        let leads = |url: &str, branch| leads_to(&Url::parse(url).unwrap(), branch);
+        assert!(leads("https://h/o/r/main", "main") && leads("https://h/o/r/refs/heads/a/b/", "a/b"));
+        assert!(leads("https://h/o/r/a%2Fb", "a/b"));
+        assert!(!leads("https://h/o/r/maintenance", "main") && !leads("https://main/o/r", "main"));
+    }
+
+    #[test]
+    fn known_hosts_tell_their_repository() {
+        let git = |url: &str| of_git(&Url::parse(url).unwrap());
+        let raw = |url: &str| of_raw(&Url::parse(url).unwrap());
+        let named = Some("github.com/o/r".to_owned());
+        assert_eq!(git("https://github.com/O/r.git"), named);
+        assert_eq!(raw("https://raw.githubusercontent.com/o/R/main"), named);
+        assert_eq!(raw("https://github.com/o/r/raw/main"), named);
+        assert_eq!(raw("https://gitlab.com/a/b/c/-/raw/main"), git("https://gitlab.com/a/b/c.git"));
+        assert_eq!(git("https://git.example.com/o/r"), None);
+        assert_eq!(raw("https://raw.githubusercontent.com/o"), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! The discovery index of Agent Skills, version 0.2.0: a manifest for whoever knows only that.
+//!
+//! Decides which entries go in: of each skill the newest version. The digest is the one of the manifest, so whoever follows the
+//! index verifies the same bytes.
+
+use std::collections::BTreeMap;
+
+use super::layout::order;
+use super::text::{Limits, Node, Source, read};
+
+/// What version of the index this is.
+const INDEX_SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
+
+/// Why there is no index.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiscoveryError {
+    /// The manifest cannot be read.
+    #[error("the manifest cannot be read: {0}")]
+    Unreadable(String),
+    /// A field is missing or of another form.
+    #[error("`{pointer}` {why}")]
+    Field {
+        /// Where in the manifest.
+        pointer: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Writes the index of a manifest. Packages are below `base`, or below `raw_base_url` of the repository.
+///
+/// # Errors
+///
+/// Where the manifest cannot be read, or an entry says too little to be found and verified.
+pub fn discovery(source: &Source, base: Option<&str>) -> Result<String, DiscoveryError> {
+    let text = source.text().ok_or_else(|| DiscoveryError::Unreadable("it is not UTF-8".to_owned()))?;
+    let root = read(text, Limits::default()).map_err(|error| DiscoveryError::Unreadable(error.to_string()))?;
+    let base = match base {
+        Some(base) => base,
+        None => field(&root, "/repository/raw_base_url")?,
+    };
+    let mut newest: BTreeMap<&str, (usize, &Node)> = BTreeMap::new();
+    for (index, entry) in root.get("skills").into_iter().flat_map(Node::elements).enumerate() {
+        let name = field(&root, &format!("/skills/{index}/name"))?;
+        let is_newer = newest.get(name).is_none_or(|(_, other)| order(entry) > order(other));
+        if is_newer {
+            newest.insert(name, (index, entry));
+        }
+    }
+    let mut skills = Vec::new();
+    for (name, (index, _)) in newest {
+        let of = |key: &str| field(&root, &format!("/skills/{index}/{key}"));
+        let sum = of("sha256")?;
+        if sum.len() != 64 || !sum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            let pointer = format!("/skills/{index}/sha256");
+            return Err(DiscoveryError::Field { pointer, why: "is no checksum of 64 hexadecimal digits" });
+        }
+        skills.push(serde_json::json!({
+            "name": name,
+            "type": "archive",
+            "description": of("description")?,
+            "url": address(base, of("package")?),
+            "digest": format!("sha256:{}", sum.to_ascii_lowercase()),
+        }));
+    }
+    let index = serde_json::json!({ "$schema": INDEX_SCHEMA, "skills": skills });
+    let mut text =
+        serde_json::to_string_pretty(&index).map_err(|error| DiscoveryError::Unreadable(error.to_string()))?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn field<'a>(root: &'a Node, pointer: &str) -> Result<&'a str, DiscoveryError> {
+    let missing = || DiscoveryError::Field { pointer: pointer.to_owned(), why: "is missing or no text" };
+    root.at(pointer).and_then(Node::text).ok_or_else(missing)
+}
+
+/// The address of a path below another address.
+pub(super) fn address(base: &str, path: &str) -> String {
+    let mut address = base.trim_end_matches('/').to_owned();
+    for segment in path.split('/') {
+        address.push('/');
+        for byte in segment.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~+@".contains(&byte) {
+                address.push(char::from(byte));
+            } else {
+                address.push_str(&format!("%{byte:02X}"));
+            }
+        }
+    }
+    address
+}

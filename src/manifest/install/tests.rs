@@ -1,0 +1,104 @@
+use super::*;
+use crate::manifest::text::Source;
+use crate::manifest::{DiscoveryError, Manifest, discovery};
+
+const SUM: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+fn source(skills: &[(&str, &str)]) -> Source {
+    let entry = |(name, version): &(&str, &str)| {
+        serde_json::json!({
+            "name": name, "version": version, "title": "T", "description": "D", "path": format!("skills/{name}"),
+            "package": format!("packages/{name} {version}.zip"), "sha256": SUM, "size_bytes": 0,
+        })
+    };
+    let manifest = serde_json::json!({
+        "schema_version": "1.0", "generated_at": "2026-01-01T00:00:00Z", "apis": [],
+        "repository": { "name": "n", "git_url": "https://h/g", "raw_base_url": "https://h/raw/main/", "branch": "main" },
+        "skills": skills.iter().map(entry).collect::<Vec<_>>(),
+    });
+    Source::new("skills.json", manifest.to_string())
+}
+
+fn chosen(wanted: &str, skills: &[(&str, &str)]) -> Result<String, WantedError> {
+    let manifest = Manifest::read(&source(skills)).expect("a manifest");
+    let wanted: Wanted = wanted.parse()?;
+    wanted.choose(manifest.registry()).map(|skill| skill.version.clone())
+}
+
+#[test]
+fn the_newest_release_that_fits_is_chosen() {
+    let skills = [("a", "1.2.0"), ("a", "1.10.0"), ("a", "2.0.0-beta.1"), ("b", "0.1.0")];
+    assert_eq!(chosen("a", &skills), Ok("1.10.0".to_owned()));
+    assert_eq!(chosen("a@1.2.0", &skills), Ok("1.2.0".to_owned()));
+    assert_eq!(chosen("a@<1.10", &skills), Ok("1.2.0".to_owned()));
+    assert_eq!(chosen("a@2.0.0-beta.1", &skills), Ok("2.0.0-beta.1".to_owned()));
+    assert!(chosen("a@^3", &skills).is_err_and(|error| error.to_string().contains("1.2.0, 1.10.0")));
+    assert_eq!(chosen("c", &skills), Err(WantedError::Unknown("c".to_owned())));
+}
+
+#[test]
+fn a_name_that_is_a_path_is_no_name() {
+    for wanted in ["", "@1", "../a", "a/b", ".", "..", ".git", "a\\b", "C:", "a@not a version", "con"] {
+        assert!(matches!(chosen(wanted, &[("a", "1.0.0")]), Err(WantedError::Form(_))), "{wanted}");
+    }
+}
+
+#[test]
+fn bytes_are_held_against_size_and_checksum() {
+    let manifest = Manifest::read(&source(&[("a", "1.0.0")])).expect("a manifest");
+    let skill = &manifest.registry().skills[0];
+    assert_eq!(package_fault(skill, b""), None);
+    assert!(package_fault(skill, b"x").is_some_and(|fault| fault.contains("1 bytes")));
+    let unsized_skill = Skill { size_bytes: None, ..skill.clone() };
+    assert!(package_fault(&unsized_skill, b"x").is_some_and(|fault| fault.contains("checksum")));
+    assert_eq!(package_address(manifest.registry(), skill), "https://h/raw/main/packages/a%201.0.0.zip");
+}
+
+#[test]
+fn an_entry_that_leads_elsewhere_is_not_chosen() {
+    let refused = |change: fn(&mut Skill)| {
+        let mut registry = Manifest::read(&source(&[("a", "1.0.0")])).expect("a manifest").registry().clone();
+        change(&mut registry.skills[0]);
+        let wanted: Wanted = "a".parse().expect("a name");
+        matches!(wanted.choose(&registry), Err(WantedError::Entry { .. }))
+    };
+    assert!(refused(|skill| skill.package = "../a.zip".to_owned()));
+    assert!(refused(|skill| skill.package = "/a.zip".to_owned()));
+    assert!(refused(|skill| skill.sha256 = "abc".to_owned()));
+    assert!(!refused(|_| ()));
+}
+
+#[test]
+fn the_index_names_the_newest_of_each_skill_with_its_digest() {
+    let index = discovery(&source(&[("b", "1.0.0"), ("a", "1.9.0"), ("a", "1.10.0")]), None).expect("an index");
+    let index: serde_json::Value = serde_json::from_str(&index).expect("JSON");
+    assert_eq!(index["$schema"], "https://schemas.agentskills.io/discovery/0.2.0/schema.json");
+    assert_eq!(index["skills"].as_array().map(Vec::len), Some(2));
+    assert_eq!(index["skills"][0]["url"], "https://h/raw/main/packages/a%201.10.0.zip");
+    assert_eq!(index["skills"][0]["type"], "archive");
+    assert_eq!(index["skills"][1]["digest"], format!("sha256:{SUM}"));
+    let other = discovery(&source(&[("a", "1.0.0")]), Some("/skills")).expect("an index");
+    assert!(other.contains("\"/skills/packages/a%201.0.0.zip\""));
+    let broken = Source::new("m", r#"{"skills": [{"name": "a"}], "repository": {"raw_base_url": "https://h"}}"#);
+    assert!(matches!(discovery(&broken, None), Err(DiscoveryError::Field { .. })));
+}
+
+#[test]
+fn a_lock_is_read_as_it_was_written_and_a_later_one_is_not() {
+    let mut lock = Lock::new();
+    let locked = Locked {
+        version: "1.0.0".to_owned(),
+        package: "packages/a.zip".to_owned(),
+        sha256: SUM.to_owned(),
+        size_bytes: 1,
+        files: BTreeMap::from([("SKILL.md".to_owned(), SUM.to_owned())]),
+    };
+    lock.set("a", locked.clone());
+    let text = lock.to_text().expect("text");
+    assert_eq!(Lock::read(text.as_bytes()).expect("a lock").get("a"), Some(&locked));
+    assert!(matches!(
+        Lock::read(text.replace("\"lock_version\": 1", "\"lock_version\": 2").as_bytes()),
+        Err(LockError::Version(2))
+    ));
+    assert!(Lock::read(b"{").is_err());
+}

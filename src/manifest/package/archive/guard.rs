@@ -1,0 +1,189 @@
+//! Counts what an archive gives, and holds it against the limits and against itself.
+//!
+//! Decides whether an entry is let in; refuses to know the format that it comes from.
+
+use std::collections::HashMap;
+
+use super::{Entry, Fault, FaultKind, NameFault, WalkError, fold, path_fault};
+use crate::manifest::package::Limits;
+
+/// Enough to see what is wrong; a hostile archive has any number.
+const MAX_FAULTS: usize = 20;
+
+/// What a tar may spend on one entry: its header, its records and what fills the last block.
+const MAX_TAR_OVERHEAD: u64 = 4096;
+/// What a tar may spend on its end, and on the records before the first entry.
+const MIN_TAR_OVERHEAD: u64 = 256 * 1024;
+
+/// What stands in the headers of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) folder: bool,
+    /// Permission bits, those for other users included.
+    pub(super) mode: u32,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// As it was written first.
+    name: String,
+    folder: bool,
+    /// Whether an entry of its own stands for it, or only longer paths go through it.
+    own: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Guard<'l> {
+    limits: &'l Limits,
+    archive_bytes: u64,
+    faults: Vec<Fault>,
+    entries: u64,
+    unpacked: u64,
+    streamed: u64,
+    /// Every file and folder by its folder and folded name. The number of the root is 0.
+    tree: HashMap<(usize, String), usize>,
+    nodes: Vec<Node>,
+}
+
+impl<'l> Guard<'l> {
+    pub(super) fn new(limits: &'l Limits, archive_bytes: usize) -> Self {
+        let archive_bytes = u64::try_from(archive_bytes).unwrap_or(u64::MAX);
+        let root = Node { name: String::new(), folder: true, own: false };
+        let mut guard = Self {
+            limits,
+            archive_bytes,
+            faults: Vec::new(),
+            entries: 0,
+            unpacked: 0,
+            streamed: 0,
+            tree: HashMap::new(),
+            nodes: vec![root],
+        };
+        if archive_bytes > limits.archive_bytes {
+            let message = format!("has {archive_bytes} bytes; the limit is {}", limits.archive_bytes);
+            guard.fault(FaultKind::Limit, None, message);
+        }
+        guard
+    }
+
+    pub(super) fn limits(&self) -> &'l Limits {
+        self.limits
+    }
+
+    pub(super) fn fault(&mut self, kind: FaultKind, entry: Option<&str>, message: impl Into<String>) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(Fault { kind, entry: entry.map(str::to_owned), message: message.into() });
+        }
+    }
+
+    /// Whether anything is wrong already.
+    pub(super) fn is_full(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
+    pub(super) fn finish<E>(self) -> Result<(), WalkError<E>> {
+        if self.faults.is_empty() { Ok(()) } else { Err(WalkError::Unsafe(self.faults)) }
+    }
+
+    /// One more entry, whatever it is. `false`: there are too many, and nothing more is to be read.
+    pub(super) fn count(&mut self) -> bool {
+        self.entries += 1;
+        let within = self.entries <= self.limits.entries;
+        if !within {
+            let message = format!("has more than {} entries", self.limits.entries);
+            self.fault(FaultKind::Limit, None, message);
+        }
+        within
+    }
+
+    /// Lets an entry in, or writes down why not.
+    pub(super) fn admit(&mut self, header: Header<'_>) -> Option<Entry> {
+        let shown = String::from_utf8_lossy(header.name);
+        let Ok(path) = std::str::from_utf8(header.name) else {
+            self.fault(FaultKind::Name, Some(&shown), "is not UTF-8");
+            return None;
+        };
+        match path_fault(path, self.limits) {
+            None => {}
+            Some(NameFault::Unsafe(why)) => {
+                self.fault(FaultKind::Name, Some(path), why);
+                return None;
+            }
+            Some(NameFault::TooLarge(why)) => {
+                self.fault(FaultKind::Limit, Some(path), why);
+                return None;
+            }
+        }
+        if header.mode & 0o7000 != 0 {
+            self.fault(FaultKind::Kind, Some(path), "has a set-user-id, set-group-id or sticky bit");
+            return None;
+        }
+        if let Err(why) = self.place(path, header.folder) {
+            self.fault(FaultKind::Collision, Some(path), why);
+            return None;
+        }
+        let executable = !header.folder && header.mode & 0o100 != 0;
+        Some(Entry { path: path.to_owned(), folder: header.folder, executable })
+    }
+
+    fn place(&mut self, path: &str, folder: bool) -> Result<(), String> {
+        let mut parent = 0;
+        let mut rest = path.split('/').peekable();
+        while let Some(segment) = rest.next() {
+            let last = rest.peek().is_none();
+            parent = self.step(parent, segment, last, !last || folder)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, parent: usize, segment: &str, last: bool, folder: bool) -> Result<usize, String> {
+        let next = self.nodes.len();
+        let number = *self.tree.entry((parent, fold(segment))).or_insert(next);
+        if number == next {
+            self.nodes.push(Node { name: segment.to_owned(), folder, own: last });
+            return Ok(number);
+        }
+        let Some(node) = self.nodes.get_mut(number) else { return Err("is not in its own table".to_owned()) };
+        if node.name != segment {
+            return Err(format!("is the same as `{}` where case or composition does not count", node.name));
+        }
+        if node.folder != folder {
+            return Err(format!("needs `{segment}` to be both a file and a folder"));
+        }
+        if last && node.own {
+            return Err("is there twice".to_owned());
+        }
+        node.own |= last;
+        Ok(number)
+    }
+
+    /// Room for so many more bytes of a tar, whatever they are of. `false`: nothing more is to be read.
+    pub(super) fn stream(&mut self, more: usize) -> bool {
+        self.streamed = self.streamed.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+        let files = self.archive_bytes.saturating_mul(self.limits.ratio).min(self.limits.unpacked_bytes);
+        let headers = self.entries.saturating_mul(MAX_TAR_OVERHEAD).saturating_add(MIN_TAR_OVERHEAD);
+        let within = self.streamed <= files.saturating_add(headers);
+        if !within {
+            self.fault(FaultKind::Limit, None, "unpacks to far more than its files may be");
+        }
+        within
+    }
+
+    /// Room for so many more bytes of a file that has `before` already. `false`: too much, and nothing more is to be read.
+    pub(super) fn grow(&mut self, path: &str, before: u64, more: usize) -> bool {
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        self.unpacked = self.unpacked.saturating_add(more);
+        let message = if before.saturating_add(more) > self.limits.file_bytes {
+            format!("has more than {} bytes", self.limits.file_bytes)
+        } else if self.unpacked > self.limits.unpacked_bytes {
+            format!("makes the files larger than {} bytes together", self.limits.unpacked_bytes)
+        } else if self.unpacked > self.archive_bytes.saturating_mul(self.limits.ratio) {
+            format!("makes the files more than {} times larger than the archive", self.limits.ratio)
+        } else {
+            return true;
+        };
+        self.fault(FaultKind::Limit, Some(path), message);
+        false
+    }
+}

@@ -1,0 +1,78 @@
+//! The wrapping of gzip: one member, whole, with nothing behind it.
+
+use super::crc::Crc32;
+use super::guard::Guard;
+use super::inflate::{InflateError, Inflater};
+use super::{FaultKind, Halt};
+
+const FIXED: usize = 10;
+const CRC_OF_HEADER: u8 = 0b0_0010;
+const EXTRA: u8 = 0b0_0100;
+const NAME: u8 = 0b0_1000;
+const COMMENT: u8 = 0b1_0000;
+const RESERVED: u8 = 0b1110_0000;
+
+/// Unpacks the member that `bytes` are, and holds it against its checksum.
+pub(super) fn unpack<E>(
+    bytes: &[u8],
+    guard: &mut Guard<'_>,
+    mut receive: impl FnMut(&[u8], &mut Guard<'_>) -> Result<(), Halt<E>>,
+) -> Result<(), Halt<E>> {
+    let Some(body) = header(bytes).and_then(|length| bytes.get(length..)) else {
+        return refuse(guard, FaultKind::Unreadable, "does not begin as a gzip file");
+    };
+    let mut crc = Crc32::new();
+    let mut length: u32 = 0;
+    let consumed = Inflater::new().run(body, |piece| {
+        if !guard.stream(piece.len()) {
+            return Err(Halt::Refused);
+        }
+        crc.update(piece);
+        length = length.wrapping_add(u32::try_from(piece.len()).unwrap_or_default());
+        receive(piece, guard)
+    });
+    let consumed = match consumed {
+        Ok(consumed) => consumed,
+        Err(InflateError::Stopped(halt)) => return Err(halt),
+        Err(InflateError::Broken) => return refuse(guard, FaultKind::Unreadable, "is cut off or damaged"),
+    };
+    let stated = [crc.value().to_le_bytes(), length.to_le_bytes()].concat();
+    match body.get(consumed..).unwrap_or_default() {
+        trailer if trailer == stated.as_slice() => Ok(()),
+        trailer if trailer.len() > stated.len() => {
+            refuse(guard, FaultKind::Ambiguous, "has bytes behind its end, which programs read differently")
+        }
+        _ => refuse(guard, FaultKind::Unreadable, "does not have the checksum that it states"),
+    }
+}
+
+fn refuse<E>(guard: &mut Guard<'_>, kind: FaultKind, message: &str) -> Result<(), Halt<E>> {
+    guard.fault(kind, None, message);
+    Err(Halt::Refused)
+}
+
+/// The length of the header, or nothing if it is none.
+fn header(bytes: &[u8]) -> Option<usize> {
+    let [0x1f, 0x8b, 8, flags, ..] = *bytes else { return None };
+    if flags & RESERVED != 0 || bytes.len() < FIXED {
+        return None;
+    }
+    let mut length = FIXED;
+    if flags & EXTRA != 0 {
+        let extra = bytes.get(length..length + 2)?;
+        length += 2 + usize::from(u16::from_le_bytes(extra.try_into().ok()?));
+    }
+    for text in [NAME, COMMENT] {
+        if flags & text != 0 {
+            length += bytes.get(length..)?.iter().position(|byte| *byte == 0)? + 1;
+        }
+    }
+    if flags & CRC_OF_HEADER != 0 {
+        let [low, high, ..] = Crc32::of(bytes.get(..length)?).to_le_bytes();
+        if bytes.get(length..length + 2)? != [low, high] {
+            return None;
+        }
+        length += 2;
+    }
+    Some(length)
+}

@@ -1,0 +1,156 @@
+//! What a path may be: the same file on every system, and never outside.
+//!
+//! Pure. A path that one system cannot hold, or takes for another one, is refused everywhere.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use crate::manifest::package::Limits;
+
+/// Why a path is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameFault {
+    /// A rule of names.
+    Unsafe(&'static str),
+    /// A limit.
+    TooLarge(&'static str),
+}
+
+/// Says what is wrong with a relative path, if anything is.
+#[must_use]
+pub fn path_fault(path: &str, limits: &Limits) -> Option<NameFault> {
+    use NameFault::{TooLarge, Unsafe};
+    if path.is_empty() {
+        return Some(Unsafe("is an empty path"));
+    }
+    if path.len() > limits.path_bytes {
+        return Some(TooLarge("is a longer path than the limit"));
+    }
+    if path.starts_with('/') {
+        return Some(Unsafe("is an absolute path"));
+    }
+    if path.contains('\\') {
+        return Some(Unsafe("has a backslash, which separates folders on some systems"));
+    }
+    if path.chars().any(|character| character.is_control() || is_invisible(character)) {
+        return Some(Unsafe("has a control character, or one that changes the direction of writing"));
+    }
+    if path.split('/').count() > limits.depth {
+        return Some(TooLarge("lies deeper than the limit"));
+    }
+    path.split('/').find_map(segment_fault).map(Unsafe)
+}
+
+fn segment_fault(segment: &str) -> Option<&'static str> {
+    match segment {
+        "" => Some("has an empty folder name"),
+        "." | ".." => Some("has a `.` or `..` in it"),
+        _ if segment.len() > 255 => Some("has a name of more than 255 bytes"),
+        _ if segment.ends_with(['.', ' ']) => {
+            Some("has a name that ends with a dot or a space, which some systems cut off")
+        }
+        _ if segment.contains(['<', '>', ':', '"', '|', '?', '*']) => {
+            Some("has a character that names cannot have on some systems: one of `<>:\"|?*`")
+        }
+        _ if is_device(segment) => Some("has the name of a device of Windows"),
+        _ => None,
+    }
+}
+
+/// Characters that are not seen and change what is seen.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Windows takes these for devices in every folder, whatever their extension.
+fn is_device(segment: &str) -> bool {
+    let stem = segment.split('.').next().unwrap_or(segment).trim_end().to_ascii_uppercase();
+    let numbered = |prefix: &str| {
+        stem.strip_prefix(prefix).is_some_and(|rest| {
+            let mut rest = rest.chars();
+            matches!((rest.next(), rest.next()), (Some('0'..='9' | '¹' | '²' | '³'), None))
+        })
+    };
+    matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$") || numbered("COM") || numbered("LPT")
+}
+
+/// A name as systems see it that do not tell letters by case or by composition.
+#[must_use]
+pub fn fold(name: &str) -> String {
+    name.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_paths_are_good() {
+        for path in
+            ["SKILL.md", "scripts/run.sh", "a/b/c/d/e/f/g/h", ".config", "grüße/日本.md", "com10", "console", "a b"]
+        {
+            assert_eq!(path_fault(path, &Limits::default()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_out_or_exists_on_some_systems_only_is_refused() {
+        let paths = [
+            "",
+            "/",
+            "/etc/passwd",
+            "//host/share",
+            "..",
+            "../x",
+            "a/../b",
+            "a/..",
+            "./a",
+            "a/.",
+            "a//b",
+            "a/",
+            "C:",
+            "C:/x",
+            "c:x",
+            "a\\b",
+            "..\\x",
+            "a\0b",
+            "a\nb",
+            "a\u{7f}",
+            "con",
+            "CON.txt",
+            "a/nul",
+            "aux.tar.gz",
+            "Com1",
+            "lpt9.md",
+            "COM¹",
+            "conin$",
+            "a.",
+            "a ",
+            "a./b",
+            "file:stream",
+            "a?",
+            "a*",
+            "a|b",
+            "\u{202e}gpj.sh",
+            "a\u{200b}",
+            "nul .txt",
+        ];
+        for path in paths {
+            assert!(matches!(path_fault(path, &Limits::default()), Some(NameFault::Unsafe(_))), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn length_and_depth_have_limits() {
+        for path in ["a/b/c/d/e/f/g/h/i", &"x/".repeat(300), &"y".repeat(513)] {
+            assert!(matches!(path_fault(path, &Limits::default()), Some(NameFault::TooLarge(_))), "{path}");
+        }
+        assert!(matches!(path_fault(&"y".repeat(256), &Limits::default()), Some(NameFault::Unsafe(_))));
+    }
+
+    #[test]
+    fn folding_forgets_case_and_composition() {
+        assert_eq!(fold("É/README"), fold("e\u{301}/readme"));
+        assert_eq!(fold("STRASSE"), fold("straße"));
+        assert_ne!(fold("a"), fold("b"));
+    }
+}

@@ -1,0 +1,81 @@
+//! The records of a tar that come before an entry and change it.
+
+/// What a block of records says of the next entry.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Records {
+    pub(super) path: Option<Vec<u8>>,
+    pub(super) size: Option<u64>,
+}
+
+/// Reads `length key=value\n` records. Times, owners and comments are passed over.
+pub(super) fn records(mut bytes: &[u8]) -> Result<Records, &'static str> {
+    const BROKEN: &str = "has records that cannot be read";
+    let mut records = Records::default();
+    while !bytes.is_empty() {
+        let space = bytes.iter().take(8).position(|byte| *byte == b' ').ok_or(BROKEN)?;
+        let (digits, _) = bytes.split_at(space);
+        let length = decimal(digits).and_then(|length| usize::try_from(length).ok()).ok_or(BROKEN)?;
+        let record = bytes.get(space + 1..length).ok_or(BROKEN)?;
+        let (b'\n', record) = record.split_last().ok_or(BROKEN)? else { return Err(BROKEN) };
+        let equals = record.iter().position(|byte| *byte == b'=').ok_or(BROKEN)?;
+        let (key, value) = record.split_at(equals);
+        let value = value.get(1..).ok_or(BROKEN)?;
+        keep(&mut records, key, value)?;
+        bytes = bytes.get(length..).unwrap_or_default();
+    }
+    Ok(records)
+}
+
+fn keep(records: &mut Records, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+    match key {
+        b"path" if records.path.is_none() => records.path = Some(value.to_owned()),
+        b"size" if records.size.is_none() => {
+            records.size = Some(decimal(value).ok_or("has a size that is not a number")?);
+        }
+        b"path" | b"size" => return Err("has the same record twice"),
+        b"linkpath" => return Err("is a link"),
+        _ if key.starts_with(b"GNU.sparse.") || key.starts_with(b"SCHILY.realsize") => return Err("is a sparse file"),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_and_a_size_are_read_and_the_rest_is_passed_over() {
+        let read = records(b"30 mtime=1700000000.123456789\n19 path=a/SKILL.md\n9 size=7\n");
+        assert_eq!(read, Ok(Records { path: Some(b"a/SKILL.md".to_vec()), size: Some(7) }));
+        assert_eq!(records(b""), Ok(Records::default()));
+    }
+
+    #[test]
+    fn records_that_lie_or_link_are_refused() {
+        for bytes in [
+            &b"99 path=a\n"[..],
+            b"path=a\n",
+            b"0 path=a\n",
+            b"3 \n",
+            b"10 path=ab",
+            b"11 path=a=b",
+            b" 10 path=a\n",
+            b"99999999999999999999 path=a\n",
+            b"9 path=a\n9 path=b\n",
+            b"10 path=a\n10 path=b\n",
+            b"14 linkpath=a\n",
+            b"22 GNU.sparse.major=1\n",
+            b"10 size=-1\n",
+        ] {
+            assert!(records(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Good archives give what they hold, and nothing else gets through.
+#![expect(clippy::cast_possible_truncation, reason = "what is built here is small")]
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use super::*;
+use crate::manifest::package::hostile::{self, Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
+
+/// Keeps everything.
+#[derive(Default)]
+struct Shelf(Vec<(Entry, Vec<u8>)>);
+
+impl Sink for Shelf {
+    type Error = Infallible;
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), Infallible> {
+        self.0.push((entry.clone(), Vec::new()));
+        Ok(())
+    }
+
+    fn data(&mut self, piece: &[u8]) -> Result<(), Infallible> {
+        assert!(!piece.is_empty() && piece.len() <= 10 * 1024 * 1024);
+        self.0.last_mut().expect("an entry comes first").1.extend_from_slice(piece);
+        Ok(())
+    }
+}
+
+fn faults(bytes: &[u8], limits: &Limits) -> Vec<Fault> {
+    let mut shelf = Shelf::default();
+    let faults = match walk(bytes, limits, &mut shelf) {
+        Ok(()) => Vec::new(),
+        Err(WalkError::Unsafe(faults)) => faults,
+    };
+    for (entry, contents) in &shelf.0 {
+        assert_eq!(path_fault(&entry.path, limits), None, "{entry:?}");
+        assert!(contents.len() as u64 <= limits.file_bytes);
+    }
+    faults
+}
+
+fn files(bytes: &[u8]) -> BTreeMap<String, (bool, Vec<u8>)> {
+    let mut shelf = Shelf::default();
+    walk(bytes, &Limits::default(), &mut shelf).expect("a good archive");
+    shelf
+        .0
+        .into_iter()
+        .filter(|(entry, _)| !entry.folder)
+        .map(|(entry, bytes)| (entry.path, (entry.executable, bytes)))
+        .collect()
+}
+
+#[test]
+fn nothing_hostile_is_let_in() {
+    let archives = hostile::archives();
+    assert!(archives.len() >= 200, "{}", archives.len());
+    let limits = Limits::default();
+    let let_in: Vec<&str> = archives
+        .iter()
+        .filter(|archive| faults(&archive.bytes, &limits).is_empty())
+        .map(|archive| archive.name.as_str())
+        .collect();
+    assert_eq!(let_in, Vec::<&str>::new());
+}
+
+#[test]
+fn a_zip_gives_what_was_put_in() {
+    let streamed = {
+        let mut part = Part::file("streamed.md", "streamed");
+        let body = miniz_oxide::deflate::compress_to_vec(&part.data, 6);
+        part.flags = 8;
+        part.behind =
+            [hostile::crc32(&part.data), body.len() as u32, part.data.len() as u32].map(u32::to_le_bytes).concat();
+        part
+    };
+    let folder = Part { mode: 0o040_755, stored: true, ..Part::file("scripts/", "") };
+    let script = Part { mode: 0o100_755, stored: true, ..Part::file("scripts/run.sh", "#!/bin/sh\n") };
+    let unicode = Part { flags: 0x0800, ..Part::file("grüße.md", "x".repeat(100)) };
+    let times =
+        Part { extra: vec![0x55, 0x54, 1, 0, 0], local_extra: vec![0x55, 0x54, 1, 0, 1], ..Part::file("t", "t") };
+    let mut zip = Zip::of(vec![skill_part(), folder, script, streamed, unicode, times, Part::file("empty", "")]);
+    zip.comment = b"0123456789abcdef".to_vec();
+    let read = files(&zip.build());
+    assert_eq!(read["scripts/run.sh"], (true, b"#!/bin/sh\n".to_vec()));
+    assert_eq!(read["SKILL.md"], (false, hostile::SKILL.as_bytes().to_vec()));
+    assert_eq!(read["streamed.md"].1, b"streamed");
+    assert_eq!(read["grüße.md"].1.len(), 100);
+    assert_eq!(read.len(), 6);
+    assert_eq!(files(&Zip::default().build()).len(), 0);
+}
+
+#[test]
+fn a_descriptor_may_have_a_mark_and_an_honest_header_before_it() {
+    let mut part = Part::file("streamed.md", "streamed ".repeat(9));
+    let body = miniz_oxide::deflate::compress_to_vec(&part.data, 6);
+    let numbers =
+        [hostile::crc32(&part.data), body.len() as u32, part.data.len() as u32].map(u32::to_le_bytes).concat();
+    part.flags = 8;
+    part.behind = [b"PK\x07\x08".to_vec(), numbers].concat();
+    assert_eq!(files(&Zip::of(vec![part, skill_part()]).build()).len(), 2);
+}
+
+#[test]
+fn a_tar_gives_what_was_put_in() {
+    let mut script = Member::file("./scripts/run.sh", "#!/bin/sh\n");
+    script.mode = 0o755;
+    let long = format!("{}/{}.md", "folder".repeat(10), "name".repeat(20));
+    let mut split = Member::file("split.md", "y");
+    split.prefix = b"docs".to_vec();
+    let members = [
+        Member::new(b'g', "pax_global_header", pax(&[("comment", "0123456789abcdef")])),
+        Member::new(b'5', "./", ""),
+        Member::new(b'5', "./scripts/", ""),
+        script,
+        Member::new(b'x', "x", pax(&[("mtime", "1700000000.5"), ("path", &long)])),
+        Member::file("cut off", "z".repeat(40_000)),
+        Member::new(b'L', "././@LongLink", "gnu/long.md\0"),
+        Member::file("cut", ""),
+        split,
+        skill_member(),
+    ];
+    let read = files(&gzip(&tar(&members)));
+    assert_eq!(read["scripts/run.sh"], (true, b"#!/bin/sh\n".to_vec()));
+    assert_eq!(read[&long].1.len(), 40_000);
+    assert_eq!(read["gnu/long.md"].1, b"");
+    assert_eq!(read["docs/split.md"].1, b"y");
+    assert_eq!(read["SKILL.md"].1, hostile::SKILL.as_bytes());
+    assert_eq!(read.len(), 5);
+}
+
+#[test]
+fn every_limit_holds_to_the_byte_in_both_formats() {
+    let data = "0123456789abcdefghij";
+    let of = |change: fn(&mut Limits)| {
+        let mut limits = Limits { ratio: 1_000_000, ..Limits::default() };
+        change(&mut limits);
+        limits
+    };
+    for bytes in [
+        Zip::of(vec![Part::file("a/b", data), Part::file("c", data)]).build(),
+        gzip(&tar(&[Member::file("a/b", data), Member::file("c", data)])),
+    ] {
+        let good = |limits: &Limits| faults(&bytes, limits).is_empty();
+        let limited = |limits: &Limits| {
+            faults(&bytes, limits).iter().all(|fault| fault.kind == FaultKind::Limit) && !good(limits)
+        };
+        assert!(good(&of(|limits| limits.entries = 2)) && limited(&of(|limits| limits.entries = 1)));
+        assert!(good(&of(|limits| limits.file_bytes = 20)) && limited(&of(|limits| limits.file_bytes = 19)));
+        assert!(good(&of(|limits| limits.unpacked_bytes = 40)) && limited(&of(|limits| limits.unpacked_bytes = 39)));
+        assert!(good(&of(|limits| limits.depth = 2)) && limited(&of(|limits| limits.depth = 1)));
+        assert!(good(&of(|limits| limits.path_bytes = 3)) && limited(&of(|limits| limits.path_bytes = 2)));
+        let size = bytes.len() as u64;
+        assert!(good(&Limits { archive_bytes: size, ..Limits::default() }));
+        assert!(limited(&Limits { archive_bytes: size - 1, ..Limits::default() }));
+    }
+}
+
+#[test]
+fn what_a_sink_says_ends_the_walk() {
+    struct Full;
+    impl Sink for Full {
+        type Error = &'static str;
+        fn entry(&mut self, _: &Entry) -> Result<(), Self::Error> {
+            Ok(())
+        }
+        fn data(&mut self, _: &[u8]) -> Result<(), Self::Error> {
+            Err("the disk is full")
+        }
+    }
+    for bytes in [Zip::of(vec![skill_part()]).build(), gzip(&tar(&[skill_member()]))] {
+        assert!(matches!(walk(&bytes, &Limits::default(), &mut Full), Err(WalkError::Sink("the disk is full"))));
+    }
+}
+
+#[test]
+fn the_list_of_faults_is_short_however_many_there_are() {
+    let parts = (0..5000).map(|number| Part::file(format!("../{number}"), "x")).collect();
+    let found = faults(&Zip::of(parts).build(), &Limits::default());
+    assert!((2..=20).contains(&found.len()), "{}", found.len());
+}

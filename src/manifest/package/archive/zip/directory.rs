@@ -1,0 +1,175 @@
+//! The directory at the end of a zip.
+
+use std::borrow::Cow;
+
+use super::super::{Fault, FaultKind};
+
+const END: [u8; 4] = [b'P', b'K', 5, 6];
+const END_BYTES: usize = 22;
+const ZIP64_LOCATOR: [u8; 4] = [b'P', b'K', 6, 7];
+const RECORD: [u8; 4] = [b'P', b'K', 1, 2];
+const RECORD_BYTES: usize = 46;
+
+/// What the directory says of one entry.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) flags: u16,
+    pub(super) utf8: bool,
+    pub(super) deflated: bool,
+    pub(super) crc: u32,
+    pub(super) packed: u64,
+    pub(super) size: u64,
+    /// The mode of Unix, type of the file included, where the maker wrote one.
+    pub(super) mode: u32,
+    /// The attributes of DOS.
+    pub(super) attributes: u32,
+    pub(super) offset: u64,
+}
+
+impl Record<'_> {
+    pub(super) fn shown(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.name)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Records<'a> {
+    pub(super) list: Vec<Record<'a>>,
+    /// Where the directory begins, and so the files end.
+    pub(super) start: usize,
+}
+
+/// A number of `N` bytes at a place.
+pub(super) fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let field = bytes.get(at..at.checked_add(N)?)?;
+    let mut wide = [0; 8];
+    wide.get_mut(..N)?.copy_from_slice(field);
+    Some(u64::from_le_bytes(wide))
+}
+
+pub(super) fn fault(kind: FaultKind, entry: Option<&[u8]>, message: &str) -> Fault {
+    let entry = entry.map(|name| String::from_utf8_lossy(name).into_owned());
+    Fault { kind, entry, message: message.to_owned() }
+}
+
+pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<Records<'_>, Fault> {
+    let end = find_end(bytes)?;
+    let unreadable = || fault(FaultKind::Unreadable, None, "is cut off: its directory is not complete");
+    let word = |at: usize| number::<2>(bytes, end + at).ok_or_else(unreadable);
+    let long = |at: usize| number::<4>(bytes, end + at).ok_or_else(unreadable);
+    let (disk, first_disk, here, count) = (word(4)?, word(6)?, word(8)?, word(10)?);
+    let (size, start) = (long(12)?, long(16)?);
+    if disk != 0 || first_disk != 0 || here != count {
+        return Err(fault(FaultKind::Ambiguous, None, "is one of several disks"));
+    }
+    let locator = end.checked_sub(20).and_then(|at| bytes.get(at..at + 4));
+    if count == 0xffff || size == 0xffff_ffff || start == 0xffff_ffff || locator == Some(&ZIP64_LOCATOR) {
+        return Err(fault(FaultKind::Ambiguous, None, "is a zip64, which no package of this size needs"));
+    }
+    if count > max_entries {
+        let message = format!("has {count} entries; the limit is {max_entries}");
+        return Err(fault(FaultKind::Limit, None, &message));
+    }
+    if start + size != u64::try_from(end).unwrap_or(u64::MAX) {
+        return Err(fault(
+            FaultKind::Ambiguous,
+            None,
+            "has bytes around its directory, which programs read differently",
+        ));
+    }
+    let start = usize::try_from(start).map_err(|_| unreadable())?;
+    let mut directory = bytes.get(start..end).ok_or_else(unreadable)?;
+    let mut list = Vec::new();
+    for _ in 0..count {
+        let (record, rest) = record(directory)?;
+        list.push(record);
+        directory = rest;
+    }
+    if directory.is_empty() {
+        Ok(Records { list, start })
+    } else {
+        Err(fault(FaultKind::Ambiguous, None, "has more in its directory than it counts"))
+    }
+}
+
+/// The last mark of an end has to be the end: a second one behind it is how two directories are told to two programs.
+fn find_end(bytes: &[u8]) -> Result<usize, Fault> {
+    let tail = bytes.len().saturating_sub(END_BYTES + usize::from(u16::MAX));
+    let window = bytes.get(tail..).unwrap_or_default();
+    let Some(at) = window.windows(END.len()).rposition(|mark| mark == END) else {
+        return Err(fault(FaultKind::Unreadable, None, "is cut off: it has no directory"));
+    };
+    let end = tail + at;
+    let comment = number::<2>(bytes, end + 20);
+    let behind = u64::try_from(bytes.len() - end).unwrap_or(u64::MAX);
+    match comment {
+        Some(comment) if behind == comment + 22 => Ok(end),
+        Some(comment) if behind > comment + 22 => {
+            Err(fault(FaultKind::Ambiguous, None, "has bytes behind its end, which programs read differently"))
+        }
+        _ => Err(fault(FaultKind::Unreadable, None, "is cut off: its directory is not complete")),
+    }
+}
+
+fn record(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Fault> {
+    let broken = || fault(FaultKind::Unreadable, None, "has a directory that cannot be read");
+    if bytes.get(..4) != Some(&RECORD) {
+        return Err(broken());
+    }
+    let word = |at: usize| number::<2>(bytes, at).and_then(|value| u16::try_from(value).ok()).ok_or_else(broken);
+    let long = |at: usize| number::<4>(bytes, at).and_then(|value| u32::try_from(value).ok()).ok_or_else(broken);
+    let (flags, method) = (word(8)?, word(10)?);
+    let name_end = RECORD_BYTES + usize::from(word(28)?);
+    let extra_end = name_end + usize::from(word(30)?);
+    let record_end = extra_end + usize::from(word(32)?);
+    let name = bytes.get(RECORD_BYTES..name_end).ok_or_else(broken)?;
+    let extra = bytes.get(name_end..extra_end).ok_or_else(broken)?;
+    let rest = bytes.get(record_end..).ok_or_else(broken)?;
+    let external = long(38)?;
+    let record = Record {
+        name,
+        flags,
+        utf8: flags & 0x0800 != 0,
+        deflated: method == 8,
+        crc: long(16)?,
+        packed: long(20)?.into(),
+        size: long(24)?.into(),
+        mode: external >> 16,
+        attributes: external & 0xff,
+        offset: long(42)?.into(),
+    };
+    let refuse = |kind, message| Err(fault(kind, Some(name), message));
+    if flags & 0x2041 != 0 {
+        return refuse(FaultKind::Unreadable, "is encrypted");
+    }
+    if !matches!(method, 0 | 8) {
+        return refuse(FaultKind::Unreadable, "is packed with a method other than deflate, which few programs know");
+    }
+    if word(34)? != 0 || [record.packed, record.size, record.offset].contains(&0xffff_ffff) {
+        return refuse(FaultKind::Ambiguous, "is on another disk, or needs zip64, which no package of this size does");
+    }
+    if let Some(message) = extra_fault(extra, name) {
+        return refuse(FaultKind::Ambiguous, message);
+    }
+    Ok((record, rest))
+}
+
+/// Extra fields may carry times and owners. Those that say another size or name are refused.
+pub(super) fn extra_fault(mut extra: &[u8], name: &[u8]) -> Option<&'static str> {
+    while !extra.is_empty() {
+        let field = number::<2>(extra, 0).zip(number::<2>(extra, 2));
+        let Some((id, length)) = field else { return Some("has an extra field that cannot be read") };
+        let end = 4 + usize::try_from(length).unwrap_or(usize::MAX - 4);
+        let Some(value) = extra.get(4..end) else { return Some("has an extra field that cannot be read") };
+        match id {
+            0x0001 => return Some("has sizes of zip64, which no package of this size needs"),
+            // Version and checksum, then the name that programs with Unicode take instead of the other.
+            0x7075 if value.get(5..) != Some(name) => return Some("has two names"),
+            0x9901 => return Some("is encrypted"),
+            _ => {}
+        }
+        extra = extra.get(end..).unwrap_or_default();
+    }
+    None
+}

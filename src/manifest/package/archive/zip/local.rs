@@ -1,0 +1,82 @@
+//! The headers before the files of a zip, which must say what the directory says.
+
+use super::super::{Fault, FaultKind};
+use super::directory::{Record, Records, extra_fault, fault, number};
+
+const LOCAL: [u8; 4] = [b'P', b'K', 3, 4];
+const LOCAL_BYTES: usize = 30;
+const DESCRIPTOR: [u8; 4] = [b'P', b'K', 7, 8];
+/// Sizes and checksum stand behind the file, not before it.
+const STREAMED: u16 = 0x0008;
+
+/// The packed bytes of each entry, in the order of the directory.
+pub(super) fn bodies<'a>(bytes: &'a [u8], records: &Records<'_>) -> Result<Vec<&'a [u8]>, Fault> {
+    let mut order: Vec<usize> = (0..records.list.len()).collect();
+    order.sort_by_key(|index| records.list.get(*index).map(|record| record.offset));
+    let mut bodies = vec![Default::default(); records.list.len()];
+    let mut at = 0;
+    for (place, index) in order.iter().enumerate() {
+        let Some(record) = records.list.get(*index) else { continue };
+        let next = order.get(place + 1).and_then(|next| records.list.get(*next));
+        let end = next.and_then(|next| usize::try_from(next.offset).ok()).unwrap_or(records.start);
+        if usize::try_from(record.offset).ok() != Some(at) || end > records.start {
+            let message = "does not begin where the one before it ends: bytes between, in front, or used twice";
+            return Err(fault(FaultKind::Ambiguous, Some(record.name), message));
+        }
+        let part = bytes.get(at..end).unwrap_or_default();
+        let body = body(part, record).map_err(|why| fault(FaultKind::Ambiguous, Some(record.name), why))?;
+        if let Some(slot) = bodies.get_mut(*index) {
+            *slot = body;
+        }
+        at = end;
+    }
+    if at == records.start {
+        Ok(bodies)
+    } else {
+        Err(fault(FaultKind::Ambiguous, None, "has bytes between its files and its directory"))
+    }
+}
+
+/// Takes the part of the file that one entry is, from its header to the next one, apart.
+fn body<'a>(part: &'a [u8], record: &Record<'_>) -> Result<&'a [u8], &'static str> {
+    const DIFFERS: &str = "has a header that does not say what the directory says";
+    let word = |at: usize| number::<2>(part, at).ok_or(DIFFERS);
+    let long = |at: usize| number::<4>(part, at).ok_or(DIFFERS);
+    let name_end = LOCAL_BYTES + usize::try_from(word(26)?).unwrap_or_default();
+    let extra_end = name_end + usize::try_from(word(28)?).unwrap_or_default();
+    let method = if record.deflated { 8 } else { 0 };
+    let same = part.get(..4) == Some(&LOCAL)
+        && word(6)? == u64::from(record.flags)
+        && word(8)? == method
+        && part.get(LOCAL_BYTES..name_end) == Some(record.name);
+    let stated = (long(14)?, long(18)?, long(22)?);
+    let known = (u64::from(record.crc), record.packed, record.size);
+    let streamed = record.flags & STREAMED != 0;
+    if !same || !(stated == known || (streamed && stated == (0, 0, 0))) {
+        return Err(DIFFERS);
+    }
+    let extra = part.get(name_end..extra_end).ok_or(DIFFERS)?;
+    if let Some(message) = extra_fault(extra, record.name) {
+        return Err(message);
+    }
+    if !record.deflated && record.packed != record.size {
+        return Err("is stored, and states two sizes");
+    }
+    let body_end =
+        usize::try_from(record.packed).ok().and_then(|packed| extra_end.checked_add(packed)).ok_or(DIFFERS)?;
+    let body = part.get(extra_end..body_end).ok_or("overlaps with what comes behind it")?;
+    let rest = part.get(body_end..).unwrap_or_default();
+    let descriptor = match rest {
+        [] if !streamed => return Ok(body),
+        [mark @ .., _, _, _, _, _, _, _, _, _, _, _, _] if streamed && (mark.is_empty() || mark == DESCRIPTOR) => {
+            rest.get(mark.len()..).unwrap_or_default()
+        }
+        _ => return Err("has bytes behind it that are not of it"),
+    };
+    let value = |at: usize| number::<4>(descriptor, at);
+    if (value(0), value(4), value(8)) == (Some(known.0), Some(known.1), Some(known.2)) {
+        Ok(body)
+    } else {
+        Err("states a size or checksum behind itself that the directory does not")
+    }
+}

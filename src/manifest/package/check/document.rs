@@ -1,0 +1,161 @@
+//! The `SKILL.md` of an entry: shown where it stands in the checkout, or in the package where it is only there.
+
+use super::{Check, Folder};
+use crate::manifest::finding::Span;
+use crate::manifest::located::Located;
+use crate::manifest::package::front::{self, SkillFile, Word};
+use crate::manifest::package::skill::FrontFault;
+use crate::manifest::package::{Contents, SKILL_BYTES, SKILL_FILE, skill};
+use crate::manifest::rules::{M087, M088, M089, M093, M095, M096, Rule};
+use crate::manifest::text::Source;
+
+const ADVISED_LINES: usize = 500;
+/// About four bytes are a token of English.
+const ADVISED_BYTES: usize = 5000 * 4;
+
+/// What is wrong with a file, before the file is in the report.
+type Noted = (&'static Rule, std::ops::Range<usize>, String);
+
+impl Check<'_, '_> {
+    pub(super) fn document(
+        &mut self,
+        skill: &Located<'_>,
+        folder: Option<&Folder>,
+        package: Option<(&Contents, &str)>,
+    ) {
+        let packed = package.and_then(|(contents, root)| contents.skills.get(&format!("{root}{SKILL_FILE}")));
+        let name = skill.text_of("path").map(|(path, _)| path).unwrap_or_default();
+        let checked_out = folder.and_then(|_| self.skill_file(name));
+        if let Some(bytes) = &checked_out {
+            let names: Vec<&str> = folder.into_iter().flatten().map(|(file, _)| file.as_str()).collect();
+            self.one_document(skill, &format!("{name}/{SKILL_FILE}"), bytes, &names);
+        }
+        if let (Some(bytes), Some((contents, root))) = (packed, package)
+            && checked_out.as_ref() != Some(bytes)
+        {
+            let names: Vec<&str> = contents.files.keys().filter_map(|file| file.strip_prefix(root)).collect();
+            let shown = skill.text_of("package").map(|(path, _)| path).unwrap_or_default();
+            self.one_document(skill, &format!("{shown}!/{root}{SKILL_FILE}"), bytes, &names);
+        }
+    }
+
+    fn skill_file(&self, folder: &str) -> Option<Vec<u8>> {
+        let limit = u64::try_from(SKILL_BYTES).unwrap_or(u64::MAX);
+        self.tree.files().read(&format!("{folder}/{SKILL_FILE}"), limit).ok().flatten()
+    }
+
+    fn one_document(&mut self, skill: &Located<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
+        let noted = match front::read(bytes) {
+            Ok(file) => notes(skill, &file, bytes, files),
+            Err(error) => vec![(&M087, error.span, format!("`{SKILL_FILE}` {}", error.message))],
+        };
+        if noted.is_empty() {
+            return;
+        }
+        let source = self.findings.add(Source::new(shown, bytes));
+        for (rule, range, message) in noted {
+            self.findings.in_file(rule, Span::new(source, range), skill.pointer(), message);
+        }
+    }
+}
+
+fn notes(entry: &Located<'_>, file: &SkillFile<'_>, bytes: &[u8], files: &[&str]) -> Vec<Noted> {
+    let folder = entry.text_of("path").and_then(|(path, _)| path.rsplit('/').next());
+    let rule = |fault: &FrontFault| if fault.is_extra { &M096 } else { &M087 };
+    let mut notes: Vec<Noted> =
+        skill::faults(file, folder).into_iter().map(|fault| (rule(&fault), fault.span, fault.message)).collect();
+    let fields: [(&str, &'static Rule, Option<&Word>); 3] = [
+        ("name", &M088, file.front.name.as_ref()),
+        ("version", &M088, file.front.metadata.get("version")),
+        ("description", &M089, file.front.description.as_ref()),
+    ];
+    for (field, rule, word) in fields {
+        if let (Some(word), Some((stated, _))) = (word, entry.text_of(field))
+            && word.text.trim() != stated.trim()
+        {
+            notes.push((rule, word.span.clone(), format!("the manifest has another `{field}`: `{stated}`")));
+        }
+    }
+    let body_start = bytes.len() - file.body.len();
+    for link in links(file.body) {
+        let target = file.body.get(link.clone()).unwrap_or_default();
+        if let Some(path) = inner_path(target)
+            && !files
+                .iter()
+                .any(|file| *file == path || file.strip_prefix(&path).is_some_and(|rest| rest.starts_with('/')))
+        {
+            let range = link.start + body_start..link.end + body_start;
+            notes.push((&M093, range, format!("there is no `{path}` in the skill")));
+        }
+    }
+    let lines = file.body.lines().count();
+    if lines > ADVISED_LINES || file.body.len() > ADVISED_BYTES {
+        let message = format!("the text has {lines} lines and {} bytes, which agents read whole", file.body.len());
+        notes.push((&M095, body_start..body_start, message));
+    }
+    notes
+}
+
+/// The targets of the inline links of a text, outside of code.
+fn links(body: &str) -> Vec<std::ops::Range<usize>> {
+    let mut links = Vec::new();
+    let mut at = 0;
+    let mut fenced = false;
+    for line in body.split_inclusive('\n') {
+        let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
+        fenced ^= is_fence;
+        if !fenced && !is_fence {
+            line_links(line, at, &mut links);
+        }
+        at += line.len();
+    }
+    links
+}
+
+fn line_links(line: &str, offset: usize, links: &mut Vec<std::ops::Range<usize>>) {
+    let mut code = false;
+    let mut before = '\n';
+    for (at, character) in line.char_indices() {
+        code ^= character == '`';
+        if character == '(' && before == ']' && !code {
+            let rest = line.get(at + 1..).unwrap_or_default();
+            let length = rest.find([')', ' ', '"', '\n']).unwrap_or(rest.len());
+            links.push(offset + at + 1..offset + at + 1 + length);
+        }
+        before = character;
+    }
+}
+
+/// The file that a link names, if it names one of the skill.
+fn inner_path(target: &str) -> Option<String> {
+    let target = target.trim_start_matches('<').trim_end_matches('>');
+    let path = target.split(['#', '?']).next().unwrap_or_default();
+    let is_outside =
+        path.is_empty() || path.starts_with('/') || path.contains(':') || path.contains(['{', '$', '%', '*']);
+    if is_outside {
+        return None;
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_files_are_found_and_others_are_not() {
+        let body = "See [a](docs/a.md), [b](./b.md#part \"title\") and `[c](c.md)`.\n```\n[d](d.md)\n```\n![e](img/e.png)\n[f](https://x.y/z) [g](#top) [h](mailto:a@b) [i](../x.md)\n";
+        let found: Vec<String> = links(body).into_iter().filter_map(|link| inner_path(&body[link])).collect();
+        assert_eq!(found, ["docs/a.md", "b.md", "img/e.png"]);
+    }
+}

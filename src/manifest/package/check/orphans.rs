@@ -1,0 +1,42 @@
+//! What lies beside published skills and packages, and is not published.
+
+use std::collections::BTreeSet;
+
+use super::Check;
+use crate::manifest::files::Kind;
+use crate::manifest::located::Located;
+use crate::manifest::package::SKILL_FILE;
+use crate::manifest::package::archive::Format;
+use crate::manifest::rules::{M077, M078};
+
+pub(super) fn check(manifest: &Located<'_>, check: &mut Check<'_, '_>) {
+    let Some(place) = manifest.get("skills") else { return };
+    let listed = |key: &str| -> BTreeSet<String> {
+        manifest.skills().filter_map(|skill| skill.text_of(key).map(|(path, _)| path.to_owned())).collect()
+    };
+    let (paths, packages) = (listed("path"), listed("package"));
+    for folder in parents(&paths) {
+        for (path, kind) in inside(check, &folder) {
+            let is_skill = || matches!(check.tree.files().metadata(&format!("{path}/{SKILL_FILE}")), Ok(Some(_)));
+            if kind == Kind::Folder && !paths.contains(&path) && is_skill() {
+                check.findings.at(&M077, &place, format!("`{path}` is a skill that is not in the manifest"));
+            }
+        }
+    }
+    for folder in parents(&packages) {
+        for (path, kind) in inside(check, &folder) {
+            if kind == Kind::File && Format::named(&path).is_some() && !packages.contains(&path) {
+                check.findings.at(&M078, &place, format!("`{path}` is a package that is not in the manifest"));
+            }
+        }
+    }
+}
+
+fn parents(paths: &BTreeSet<String>) -> BTreeSet<String> {
+    paths.iter().filter_map(|path| path.rsplit_once('/')).map(|(folder, _)| folder.to_owned()).collect()
+}
+
+fn inside(check: &mut Check<'_, '_>, folder: &str) -> Vec<(String, Kind)> {
+    let Ok(Some(listing)) = check.tree.list(folder) else { return Vec::new() };
+    listing.iter().map(|(name, metadata)| (format!("{folder}/{name}"), metadata.kind.clone())).collect()
+}

@@ -1,0 +1,184 @@
+//! One package: its file, its archive, and how it agrees with its entry and its folder.
+
+use super::{Check, Folder, Scope};
+use crate::manifest::files::Kind;
+use crate::manifest::located::Located;
+use crate::manifest::package::archive::{Fault, FaultKind, Format};
+use crate::manifest::package::{Content, Contents, Sha256Sum, Unwanted, unwanted};
+use crate::manifest::rules::{
+    M071, M072, M073, M075, M080, M081, M082, M083, M084, M085, M086, M090, M091, M092, M094, Rule,
+};
+
+/// More differences than this are counted and not listed.
+const MAX_LISTED: usize = 5;
+
+impl Check<'_, '_> {
+    pub(super) fn package(&mut self, skill: &Located<'_>, folder: Option<&Folder>) {
+        let read = self.contents(skill);
+        if self.scope == Scope::Packages {
+            return;
+        }
+        let Some((place, contents)) = read else {
+            // The skill itself can be looked at without its package.
+            self.document(skill, folder, None);
+            return;
+        };
+        self.unwanted(&place, &contents);
+        let Some(root) = contents.root() else {
+            let message = match contents.skills.len() {
+                0 => "the package has no `SKILL.md` at its root or in one folder",
+                _ => "the package has more than one `SKILL.md`, or files outside of the folder of its skill",
+            };
+            self.findings.at(&M086, &place, message);
+            self.document(skill, folder, None);
+            return;
+        };
+        if let Some((name, _)) = skill.text_of("name")
+            && let Some(own) = root.strip_suffix('/')
+            && own != name
+        {
+            self.findings.at(&M086, &place, format!("the folder in the package is `{own}`, and the skill is `{name}`"));
+        }
+        self.document(skill, folder, Some((&contents, root)));
+        if let Some(folder) = folder {
+            self.agrees(skill, &place, (&contents, root), folder);
+        }
+    }
+
+    /// The package as bytes that are the right ones, and what is in it if that is safe.
+    fn contents<'p>(&mut self, skill: &Located<'p>) -> Option<(Located<'p>, Contents)> {
+        let place = skill.get("package")?;
+        let (path, kind, size) = self.at(&place, &M071)?;
+        if kind != Kind::File {
+            self.findings.at(&M071, &place, format!("`{path}` is not a regular file"));
+            return None;
+        }
+        if self.scope == Scope::Everything && self.tree.files().is_tracked(path) == Some(false) {
+            self.findings.at(&M075, &place, format!("`{path}` is not committed")).with_help(format!("git add {path}"));
+        }
+        if size > self.limits.archive_bytes {
+            let message = format!("`{path}` has {size} bytes; the limit is {}", self.limits.archive_bytes);
+            self.findings.at(&M081, &place, message);
+            return None;
+        }
+        let bytes = match self.tree.files().read(path, self.limits.archive_bytes) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return None,
+            Err(error) => {
+                self.findings.at(&M071, &place, error.to_string());
+                return None;
+            }
+        };
+        if bytes.starts_with(b"version https://git-lfs.") {
+            self.findings.at(&M075, &place, format!("`{path}` is a pointer of Git LFS, not the package"));
+        }
+        self.sums(skill, path, &bytes);
+        match (Format::named(path), Format::of(&bytes)) {
+            (Some(named), Some(format)) if named != format => {
+                self.findings.at(&M080, &place, format!("`{path}` is not what the end of its name says"));
+                return None;
+            }
+            _ => {}
+        }
+        match Contents::read(&bytes, &self.limits) {
+            Ok(contents) => Some((place, contents)),
+            Err(faults) => {
+                faults.iter().for_each(|fault| self.fault(&place, path, fault));
+                None
+            }
+        }
+    }
+
+    fn sums(&mut self, skill: &Located<'_>, path: &str, bytes: &[u8]) {
+        if let Some(place) = skill.get("size_bytes")
+            && let Some(stated) = place.node().to_json().as_f64()
+        {
+            #[expect(clippy::cast_precision_loss, reason = "a package is far below 2^52 bytes")]
+            let size = bytes.len() as f64;
+            if (stated - size).abs() >= 1.0 {
+                let message = format!("`{path}` has {} bytes, and {stated} are stated", bytes.len());
+                self.findings
+                    .at(&M072, &place, message)
+                    .with_help(format!("the package is not the one of this entry, or write {}", bytes.len()));
+            }
+        }
+        if let Some((stated, place)) = skill.text_of("sha256") {
+            let sum = Sha256Sum::of(bytes).to_string();
+            // Capital letters are a matter of form, of which another rule speaks.
+            if !stated.eq_ignore_ascii_case(&sum) {
+                let message = format!("`{path}` has the checksum {sum}");
+                self.findings.at(&M073, &place, message).with_help("publish changed content under a new version");
+            }
+        }
+    }
+
+    fn fault(&mut self, place: &Located<'_>, path: &str, fault: &Fault) {
+        let rule: &'static Rule = match fault.kind {
+            FaultKind::Unreadable => &M080,
+            FaultKind::Limit => &M081,
+            FaultKind::Name => &M082,
+            FaultKind::Collision => &M083,
+            FaultKind::Kind => &M084,
+            FaultKind::Ambiguous => &M085,
+        };
+        let message = match &fault.entry {
+            Some(entry) => format!("`{}` in `{path}` {}", entry.escape_debug(), fault.message),
+            None => format!("`{path}` {}", fault.message),
+        };
+        self.findings.at(rule, place, message);
+    }
+
+    fn unwanted(&mut self, place: &Located<'_>, contents: &Contents) {
+        for (path, content) in &contents.files {
+            match unwanted(path) {
+                Some(Unwanted::Secret) => {
+                    self.findings.at(&M091, place, format!("`{path}` is in the package, and may hold a secret"));
+                }
+                Some(Unwanted::Junk) => {
+                    self.findings.at(&M092, place, format!("`{path}` is in the package, and belongs to no skill"));
+                }
+                None if content.executable => {
+                    self.findings.at(&M094, place, format!("`{path}` in the package may be run"));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Holds the package against the folder, file by file.
+    fn agrees(&mut self, skill: &Located<'_>, place: &Located<'_>, package: (&Contents, &str), folder: &Folder) {
+        let Some((path, _)) = skill.text_of("path") else { return };
+        let (contents, root) = package;
+        let inside = |file: &str| contents.files.get(&format!("{root}{file}"));
+        let mut differences = Vec::new();
+        for (file, size) in folder {
+            match inside(file) {
+                None => differences.push(format!("`{file}` is not in the package")),
+                Some(content) if !self.is_same(&format!("{path}/{file}"), *size, content) => {
+                    differences.push(format!("`{file}` is another one in the package"));
+                }
+                Some(_) => {}
+            }
+        }
+        let own =
+            contents.files.keys().filter_map(|file| file.strip_prefix(root)).filter(|file| unwanted(file).is_none());
+        differences.extend(
+            own.filter(|file| !folder.contains_key(*file)).map(|file| format!("`{file}` is only in the package")),
+        );
+        for difference in differences.iter().take(MAX_LISTED) {
+            let finding = self.findings.at(&M090, place, format!("{difference}; the folder is `{path}`"));
+            finding.with_help("raise `metadata.version` and run `imagate skills build`");
+        }
+        if let Some(more) = differences.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+            self.findings.at(&M090, place, format!("{more} more files differ between the package and `{path}`"));
+        }
+    }
+
+    fn is_same(&self, path: &str, size: u64, content: &Content) -> bool {
+        let same = || {
+            let read = self.tree.files().read(path, self.limits.file_bytes);
+            matches!(read, Ok(Some(bytes)) if Sha256Sum::of(&bytes) == content.sum)
+        };
+        size == content.size && same()
+    }
+}

@@ -1,0 +1,207 @@
+//! Each rule of classes R and P is broken once, and nothing else is said.
+
+use crate::manifest::package::Sha256Sum;
+use crate::manifest::package::hostile::{Member, Part, SKILL, Zip, gzip, skill_part, tar};
+use crate::manifest::text::Source;
+use crate::manifest::{Files, Kind, MemoryFiles, Metadata, Options, check, verify};
+
+/// A repository with one skill, and what its manifest says.
+struct Case {
+    files: MemoryFiles,
+    entry: serde_json::Value,
+    apis: serde_json::Value,
+}
+
+fn case() -> Case {
+    let mut files = MemoryFiles::new();
+    files.insert("skills/demo/SKILL.md", SKILL);
+    let entry = serde_json::json!({
+        "name": "demo", "version": "1.0.0", "title": "Demo", "description": "Shows a thing when it is asked to.",
+        "path": "skills/demo", "package": "packages/demo-1.0.0.zip",
+    });
+    let mut case = Case { files, entry, apis: serde_json::json!([]) };
+    case.package(&Zip::of(vec![skill_part()]).build());
+    case
+}
+
+impl Case {
+    fn package(&mut self, bytes: &[u8]) {
+        self.files.insert("packages/demo-1.0.0.zip", bytes);
+        self.entry["sha256"] = Sha256Sum::of(bytes).to_string().into();
+        self.entry["size_bytes"] = bytes.len().into();
+    }
+
+    fn source(&self) -> Source {
+        let manifest = serde_json::json!({
+            "schema_version": "1.0", "generated_at": "2026-01-01T00:00:00Z", "apis": self.apis, "skills": [self.entry],
+            "repository": { "name": "e/s", "git_url": "https://example.com/e/s.git", "raw_base_url": "https://example.com/e/s/raw/main", "branch": "main" },
+        });
+        Source::new("skills.json", manifest.to_string())
+    }
+
+    /// The rules of classes R and P that are broken, each once.
+    fn rules(&self) -> Vec<&'static str> {
+        let report = check(self.source(), &Options { files: Some(&self.files), ..Options::default() });
+        let ids = report.findings().iter().map(|finding| finding.rule().id);
+        let mut ids: Vec<&str> = ids.filter(|id| ("M070".."M100").contains(id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+fn rules(change: impl FnOnce(&mut Case)) -> Vec<&'static str> {
+    let mut case = case();
+    change(&mut case);
+    case.rules()
+}
+
+fn packed(parts: Vec<Part>) -> Vec<&'static str> {
+    rules(|case| {
+        for part in parts.iter().filter(|part| part.name != b"SKILL.md") {
+            case.files.insert(format!("skills/demo/{}", String::from_utf8_lossy(&part.name)), part.data.clone());
+        }
+        case.package(&Zip::of([vec![skill_part()], parts.clone()].concat()).build());
+    })
+}
+
+#[test]
+fn a_repository_that_is_right_has_no_findings() {
+    assert_eq!(rules(|_| ()), Vec::<&str>::new());
+    assert_eq!(packed(vec![Part::file("docs/more.md", "more")]), Vec::<&str>::new());
+    let in_a_folder = |case: &mut Case| case.package(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build());
+    assert_eq!(rules(in_a_folder), Vec::<&str>::new());
+    let as_a_tar = |case: &mut Case| {
+        let bytes = gzip(&tar(&[Member::file("SKILL.md", SKILL)]));
+        case.package(&bytes);
+        case.entry["package"] = "packages/demo-1.0.0.tar.gz".into();
+        case.files.insert("packages/demo-1.0.0.tar.gz", bytes);
+    };
+    // The zip is still there, and nobody lists it.
+    assert_eq!(rules(as_a_tar), ["M078"]);
+}
+
+#[test]
+fn the_rules_of_the_checkout_are_told_apart() {
+    let link = || Metadata { kind: Kind::Link("../x".to_owned()), size: 0, is_executable: false };
+    assert_eq!(rules(|case| case.entry["path"] = "skills/none".into()), ["M070", "M077", "M087"]);
+    assert_eq!(rules(|case| case.entry["path"] = "skills/demo/SKILL.md".into()), ["M070", "M087"]);
+    assert_eq!(rules(|case| case.entry["package"] = "packages/none.zip".into()), ["M071", "M078"]);
+    assert_eq!(rules(|case| case.entry["package"] = "packages".into()), ["M071"]);
+    assert_eq!(rules(|case| case.entry["size_bytes"] = 1.into()), ["M072"]);
+    assert_eq!(rules(|case| case.entry["sha256"] = "0".repeat(64).into()), ["M073"]);
+    assert_eq!(
+        rules(|case| {
+            case.files.insert_other("skills/demo/x", link());
+        }),
+        ["M074"]
+    );
+    assert_eq!(
+        rules(|case| {
+            case.files.insert_other("packages/demo-1.0.0.zip", link());
+        }),
+        ["M074"]
+    );
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
+    assert_eq!(
+        rules(|case| {
+            case.files.insert("packages/demo-1.0.0.zip", pointer);
+        }),
+        ["M072", "M073", "M075", "M080"]
+    );
+    assert_eq!(rules(|case| case.entry["path"] = "Skills/demo".into()), ["M076"]);
+    assert_eq!(
+        rules(|case| {
+            case.files.insert("skills/draft/SKILL.md", SKILL);
+        }),
+        ["M077"]
+    );
+    assert_eq!(
+        rules(|case| {
+            case.files.insert("packages/old-1.0.0.zip", "");
+        }),
+        ["M078"]
+    );
+    let api =
+        |path: &str| serde_json::json!([{ "id": "a", "title": "A", "product": "p", "language": "rust", "path": path }]);
+    assert_eq!(rules(|case| case.apis = api("apis/a.md")), ["M079"]);
+    assert_eq!(rules(|case| case.apis = api("skills")), ["M079"]);
+    assert_eq!(rules(|case| case.apis = api("skills/demo/SKILL.md")), Vec::<&str>::new());
+}
+
+#[test]
+fn the_rules_of_archives_are_told_apart() {
+    let of = |parts: Vec<Part>| rules(|case| case.package(&Zip::of([vec![skill_part()], parts].concat()).build()));
+    assert_eq!(rules(|case| case.package(b"PK\x03\x04")), ["M080"]);
+    assert_eq!(rules(|case| case.package(&gzip(&tar(&[Member::file("SKILL.md", SKILL)])))), ["M080"]);
+    assert_eq!(of(vec![Part::file("zeros", vec![0; 300_000])]), ["M081"]);
+    assert_eq!(of(vec![Part::file("../x", "x")]), ["M082"]);
+    assert_eq!(of(vec![Part::file("a", "x"), Part::file("A", "x")]), ["M083"]);
+    assert_eq!(of(vec![Part { mode: 0o120_777, ..Part::file("a", "x") }]), ["M084"]);
+    assert_eq!(of(vec![Part { before: b"x".to_vec(), ..Part::file("a", "x") }]), ["M085"]);
+}
+
+#[test]
+fn the_rules_of_contents_are_told_apart() {
+    let alone = |parts: Vec<Part>| rules(|case| case.package(&Zip::of(parts).build()));
+    let with = |text: String| {
+        rules(|case| {
+            case.files.insert("skills/demo/SKILL.md", text.clone());
+            case.package(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
+        })
+    };
+    assert_eq!(alone(vec![Part::file("a/b/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(alone(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x", "x")]), ["M086"]);
+    assert_eq!(alone(vec![Part::file("a/SKILL.md", SKILL), Part::file("b/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(alone(vec![Part::file("other/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(with("nothing".to_owned()), ["M087"]);
+    assert_eq!(with(SKILL.replace("name: demo", "name: Demo")), ["M087", "M088"]);
+    assert_eq!(with(SKILL.replace("1.0.0", "1.0.1")), ["M088"]);
+    assert_eq!(with(SKILL.replace("Shows", "Hides")), ["M089"]);
+    assert_eq!(
+        rules(|case| {
+            case.files.insert("skills/demo/new.md", "new");
+        }),
+        ["M090"]
+    );
+    assert_eq!(
+        rules(|case| {
+            case.files.insert("skills/demo/SKILL.md", format!("{SKILL}more"));
+        }),
+        ["M090"]
+    );
+    assert_eq!(alone(vec![skill_part(), Part::file("extra.md", "x")]), ["M090"]);
+    assert_eq!(packed(vec![Part::file(".env", "A=1")]), ["M091"]);
+    assert_eq!(packed(vec![Part::file(".DS_Store", "x")]), ["M092"]);
+    assert_eq!(with(format!("{SKILL}[x](missing.md)\n")), ["M093"]);
+    assert_eq!(with(format!("{SKILL}{}", "line\n".repeat(501))), ["M095"]);
+    assert_eq!(with(SKILL.replace("metadata:", "model: x\nmetadata:")), ["M096"]);
+}
+
+#[test]
+fn a_finding_in_a_skill_points_into_it() {
+    let mut case = case();
+    case.files.insert("skills/demo/SKILL.md", SKILL.replace("1.0.0", "2.0.0"));
+    let report = check(case.source(), &Options { files: Some(&case.files), ..Options::default() });
+    let finding = report.findings().iter().find(|finding| finding.rule().id == "M088").expect("a finding");
+    let span = finding.span().expect("a place");
+    let source = report.source(span.file).expect("a file");
+    assert_eq!(source.name(), "skills/demo/SKILL.md");
+    assert_eq!(source.position(span.start).line, 5);
+    assert_eq!(finding.pointer(), "/skills/0");
+}
+
+#[test]
+fn verifying_asks_for_packages_only() {
+    let mut case = case();
+    let mut alone = MemoryFiles::new();
+    let package = case.files.read("packages/demo-1.0.0.zip", 1 << 20).expect("it is there").expect("it is a file");
+    alone.insert("packages/demo-1.0.0.zip", package);
+    case.files = alone;
+    let verified = |case: &Case| verify(case.source(), &Options { files: Some(&case.files), ..Options::default() });
+    assert_eq!(verified(&case).findings().len(), 0);
+    case.entry["sha256"] = "1".repeat(64).into();
+    assert!(verified(&case).has_errors());
+    case.package(&Zip::of(vec![Part::file("../x", "x")]).build());
+    assert!(verified(&case).has_errors());
+}

@@ -1,0 +1,85 @@
+//! The checkout, with what its folders hold kept: a thousand entries share a few folders.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::manifest::files::{Files, FilesError, Kind, Metadata};
+use crate::manifest::package::Limits;
+use crate::manifest::package::archive::{fold, path_fault};
+
+/// What lies at a path.
+#[derive(Debug)]
+pub(super) enum Found {
+    There(Metadata),
+    Missing,
+    /// It is there under a name that differs in case or composition.
+    Spelled(String),
+    /// A link lies on the way.
+    Link(String),
+    /// Not a path that can be looked for.
+    NotAPath,
+    Error(FilesError),
+}
+
+type Listing = BTreeMap<String, Metadata>;
+
+pub(super) struct Tree<'a> {
+    files: &'a dyn Files,
+    listings: HashMap<String, Option<Listing>>,
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn new(files: &'a dyn Files) -> Self {
+        Self { files, listings: HashMap::new() }
+    }
+
+    pub(super) fn files(&self) -> &'a dyn Files {
+        self.files
+    }
+
+    /// What a folder holds. It is kept.
+    pub(super) fn list(&mut self, folder: &str) -> Result<Option<&Listing>, FilesError> {
+        if !self.listings.contains_key(folder) {
+            let listed = self.files.list(folder)?;
+            let listed = listed.map(|listed| listed.into_iter().map(|entry| (entry.name, entry.metadata)).collect());
+            self.listings.insert(folder.to_owned(), listed);
+        }
+        Ok(self.listings.get(folder).and_then(Option::as_ref))
+    }
+
+    pub(super) fn find(&mut self, path: &str) -> Found {
+        let limits = Limits { depth: 64, path_bytes: 4096, ..Limits::default() };
+        if path_fault(path, &limits).is_some() {
+            return Found::NotAPath;
+        }
+        let mut folder = String::new();
+        let mut found = Found::Missing;
+        for name in path.split('/') {
+            found = match self.step(&folder, name) {
+                Ok(Found::There(metadata)) => Found::There(metadata),
+                Ok(other) => return other,
+                Err(error) => return Found::Error(error),
+            };
+            if !folder.is_empty() {
+                folder.push('/');
+            }
+            folder.push_str(name);
+        }
+        found
+    }
+
+    fn step(&mut self, folder: &str, name: &str) -> Result<Found, FilesError> {
+        let whole = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+        let Some(listing) = self.list(folder)? else { return Ok(Found::Missing) };
+        Ok(match listing.get(name) {
+            Some(Metadata { kind: Kind::Link(_), .. }) => Found::Link(whole(name)),
+            Some(metadata) => Found::There(metadata.clone()),
+            None => {
+                let folded = fold(name);
+                match listing.keys().find(|other| fold(other) == folded) {
+                    Some(other) => Found::Spelled(whole(other)),
+                    None => Found::Missing,
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! The front matter of a `SKILL.md`: where it ends, what it says, and where each word of it stands.
+//!
+//! Decides what can be read; refuses to know what it should say ([`skill`](super::skill) does).
+//! The YAML that is read is what every reader of skills reads the same way: one mapping of texts, without anchors, aliases or
+//! keys that stand twice, below fixed sizes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
+
+/// More front matter than this is not read.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// A text and where it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The text, without quotes and escapes.
+    pub text: String,
+    /// Its bytes in the file.
+    pub span: Range<usize>,
+}
+
+/// What a `SKILL.md` says in front of its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrontMatter {
+    /// What agents call it.
+    pub name: Option<Word>,
+    /// What it does and when to use it.
+    pub description: Option<Word>,
+    /// The licence.
+    pub license: Option<Word>,
+    /// What it needs.
+    pub compatibility: Option<Word>,
+    /// The tools that it may use without asking.
+    pub allowed_tools: Option<Word>,
+    /// Whatever else its maker says.
+    pub metadata: BTreeMap<String, Word>,
+    /// Keys that Agent Skills does not know.
+    pub unknown: Vec<Word>,
+}
+
+/// A `SKILL.md`, taken apart.
+#[derive(Clone, Debug)]
+pub struct SkillFile<'a> {
+    /// The front matter.
+    pub front: FrontMatter,
+    /// The bytes of the front matter, between its lines of hyphens.
+    pub front_span: Range<usize>,
+    /// The text behind it.
+    pub body: &'a str,
+}
+
+/// Why a `SKILL.md` cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct FrontError {
+    /// What is wrong, as a sentence without an end.
+    pub message: String,
+    /// Where.
+    pub span: Range<usize>,
+}
+
+impl FrontError {
+    fn new(message: impl Into<String>, span: Range<usize>) -> Self {
+        Self { message: message.into(), span }
+    }
+}
+
+/// Takes a `SKILL.md` apart.
+///
+/// # Errors
+///
+/// Where it is not UTF-8, has no front matter, or one that cannot be read.
+pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontError> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| FrontError::new("is not UTF-8", error.valid_up_to()..error.valid_up_to() + 1))?;
+    let (front_span, body) = split(text)?;
+    let yaml = text.get(front_span.clone()).unwrap_or_default();
+    let front = parse(yaml, front_span.start)?;
+    Ok(SkillFile { front, front_span, body })
+}
+
+/// Finds the two lines of three hyphens.
+fn split(text: &str) -> Result<(Range<usize>, &str), FrontError> {
+    if text.starts_with('\u{feff}') {
+        return Err(FrontError::new("begins with a byte order mark, and so not with `---`", 0..3));
+    }
+    let mut at = 0;
+    let mut start = None;
+    for line in text.split_inclusive('\n') {
+        let is_fence = line.trim_end() == "---";
+        match start {
+            None if is_fence => start = Some(at + line.len()),
+            None => break,
+            Some(start) if is_fence => return Ok((start..at, text.get(at + line.len()..).unwrap_or_default())),
+            Some(start) if at - start > MAX_BYTES => {
+                return Err(FrontError::new("has front matter of more than 64 KiB", start..at));
+            }
+            Some(_) => {}
+        }
+        at += line.len();
+    }
+    match start {
+        None => Err(FrontError::new("does not begin with front matter: a line `---`", 0..text.len().min(1))),
+        Some(start) => Err(FrontError::new("has front matter without an end: a second line `---`", 0..start)),
+    }
+}
+
+fn parse(yaml: &str, offset: usize) -> Result<FrontMatter, FrontError> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: 1,
+            max_events: 4_000,
+            max_nodes: 2_000,
+            max_depth: 8,
+            max_aliases: 0,
+            max_anchors: 0,
+            max_merge_keys: 0,
+            max_total_scalar_bytes: MAX_BYTES,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 0,
+            max_replay_stack_depth: 0,
+            max_alias_expansions_per_anchor: 0,
+        },
+    };
+    let raw: Raw = serde_saphyr::from_str_with_options(yaml, options).map_err(|error| {
+        let at = error.location().map_or(0..0, |location| span(location, yaml));
+        let message = error.without_snippet().to_string();
+        let message = message.lines().next().unwrap_or_default().trim().to_owned();
+        FrontError::new(format!("has front matter that cannot be read: {message}"), at.start + offset..at.end + offset)
+    })?;
+    let word = |spanned: Spanned<String>| {
+        let at = span(spanned.referenced, yaml);
+        Word { text: spanned.value, span: at.start + offset..at.end + offset }
+    };
+    Ok(FrontMatter {
+        name: raw.name.map(word),
+        description: raw.description.map(word),
+        license: raw.license.map(word),
+        compatibility: raw.compatibility.map(word),
+        allowed_tools: raw.allowed_tools.map(word),
+        metadata: raw.metadata.into_iter().map(|(key, value)| (key, word(value))).collect(),
+        unknown: raw.unknown.into_iter().map(word).collect(),
+    })
+}
+
+/// The bytes of a place; where the parser does not know them, those of its line.
+fn span(location: Location, yaml: &str) -> Range<usize> {
+    let at = location.span();
+    let known =
+        at.byte_offset().and_then(|start| Some((usize::try_from(start).ok()?, usize::try_from(at.byte_len()?).ok()?)));
+    if let Some((start, length)) = known {
+        let start = start.min(yaml.len());
+        return start..(start + length).min(yaml.len());
+    }
+    let line = usize::try_from(location.line()).unwrap_or(1).saturating_sub(1);
+    let start: usize = yaml.split_inclusive('\n').take(line).map(str::len).sum();
+    let length = yaml.get(start..).and_then(|rest| rest.lines().next()).map_or(0, str::len);
+    start..start + length
+}
+
+/// As it comes from the YAML.
+#[derive(Default)]
+struct Raw {
+    name: Option<Spanned<String>>,
+    description: Option<Spanned<String>>,
+    license: Option<Spanned<String>>,
+    compatibility: Option<Spanned<String>>,
+    allowed_tools: Option<Spanned<String>>,
+    metadata: BTreeMap<String, Spanned<String>>,
+    unknown: Vec<Spanned<String>>,
+}
+
+impl Raw {
+    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut raw = Self::default();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            raw.take(key, &mut map)?;
+        }
+        Ok(raw)
+    }
+
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error> {
+        match key.value.as_str() {
+            "name" => self.name = Some(map.next_value()?),
+            "description" => self.description = Some(map.next_value()?),
+            "license" => self.license = Some(map.next_value()?),
+            "compatibility" => self.compatibility = Some(map.next_value()?),
+            "allowed-tools" => self.allowed_tools = Some(map.next_value()?),
+            "metadata" => self.metadata = map.next_value()?,
+            _ => {
+                map.next_value::<IgnoredAny>()?;
+                self.unknown.push(key);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Raw;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a mapping of names to texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Raw, A::Error> {
+                Raw::read(map)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        read(text.as_bytes()).map(|_| String::new()).unwrap_or_else(|error| {
+            assert!(error.span.end <= text.len() && error.span.start <= error.span.end, "{:?} in {text:?}", error.span);
+            error.message
+        })
+    }
+
+    #[test]
+    fn every_word_knows_where_it_stands() {
+        let text = "---\nname: demo\ndescription: \"Zeigt: ä\"\nlicense: MIT\nmetadata:\n  version: 1.10\n  build: true\nextra: [1, 2]\nallowed-tools: Read Grep\n---\n# Demo\n";
+        let file = read(text.as_bytes()).expect("front matter");
+        let front = &file.front;
+        assert_eq!(front.description.as_ref().unwrap().text, "Zeigt: ä");
+        assert_eq!((front.metadata["version"].text.as_str(), front.metadata["build"].text.as_str()), ("1.10", "true"));
+        assert_eq!(&text[front.name.as_ref().unwrap().span.clone()], "demo");
+        assert_eq!(&text[front.metadata["version"].span.clone()], "1.10");
+        assert_eq!(&text[front.allowed_tools.as_ref().unwrap().span.clone()], "Read Grep");
+        assert_eq!(&text[front.unknown[0].span.clone()], "extra");
+        assert_eq!(file.body, "# Demo\n");
+        assert!(text[file.front_span].starts_with("name:"));
+    }
+
+    #[test]
+    fn lines_of_windows_and_an_empty_body_are_read() {
+        let file = read(b"---\r\nname: a\r\ndescription: >-\r\n  two\r\n  lines\r\n---").expect("front matter");
+        assert_eq!((file.front.description.unwrap().text.as_str(), file.body), ("two lines", ""));
+        assert!(read(b"---\n---\n").is_ok_and(|file| file.front == FrontMatter::default()));
+    }
+
+    #[test]
+    fn what_is_not_front_matter_is_told() {
+        assert!(message("# Demo\n").contains("does not begin"));
+        assert!(message("").contains("does not begin"));
+        assert!(message("\u{feff}---\nname: a\n---\n").contains("byte order mark"));
+        assert!(message("---\nname: a\n").contains("without an end"));
+        assert!(message("---\nname: [\n---\n").contains("cannot be read"));
+        assert!(message("---\n- a\n---\n").contains("cannot be read"));
+        assert!(message("---\nname: a\nname: b\n---\n").contains("cannot be read"));
+        assert!(message("---\nname:\n---\n").contains("cannot be read"));
+        assert!(message("---\nname: {a: b}\n---\n").contains("cannot be read"));
+        assert!(message("---\nmetadata: text\n---\n").contains("cannot be read"));
+        assert!(message("---\nname: a\n... \n---\n").is_empty());
+        assert!(read(b"---\nname: \xff\n---\n").is_err());
+    }
+
+    #[test]
+    fn what_grows_is_refused() {
+        let laughs = "---\na: &a [x,x,x]\nb: &b [*a,*a,*a]\nname: *b\n---\n";
+        assert!(message(laughs).contains("cannot be read"));
+        assert!(message("---\nname: &a b\ndescription: *a\n---\n").contains("cannot be read"));
+        assert!(message(&format!("---\nx: {}{}\n---\n", "[".repeat(200), "]".repeat(200))).contains("cannot be read"));
+        assert!(message(&format!("---\nx: \"{}\"\n---\n", "y\n".repeat(70_000))).contains("64 KiB"));
+        assert!(message(&format!("---\n{}---\n", "k: v\n".repeat(10_000))).contains("cannot be read"));
+    }
+}

@@ -1,0 +1,172 @@
+//! A package as bytes: a zip that is the same wherever and whenever it is made.
+//!
+//! Names are in order of their bytes, times are one fixed stamp, and permissions follow from the contents: what begins with
+//! `#!` may be run. Nothing of the machine goes in, so a checkout on Windows gives the same package.
+//! The deflate is named, not chosen by whatever else is in the build.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Datelike as _, Timelike as _};
+use miniz_oxide::deflate::compress_to_vec;
+
+use super::Limits;
+use super::archive::{Crc32, NameFault, path_fault};
+
+/// Best compression; part of what makes the bytes.
+const LEVEL: u8 = 9;
+/// 2.0: folders and deflate.
+const VERSION: u16 = 20;
+/// Unix, so that permissions are read.
+const MADE_BY: u16 = (3 << 8) | VERSION;
+const UTF8: u16 = 0x0800;
+
+/// The time that every file of a package has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    date: u16,
+    time: u16,
+}
+
+impl Default for Stamp {
+    /// 1980-01-01, the first time that a zip can state.
+    fn default() -> Self {
+        Self { date: (1 << 5) | 1, time: 0 }
+    }
+}
+
+impl Stamp {
+    /// Seconds since 1970 in UTC, as in `SOURCE_DATE_EPOCH`, brought into the years that a zip can state.
+    #[must_use]
+    pub fn from_epoch(seconds: i64) -> Self {
+        const YEARS: std::ops::RangeInclusive<i32> = 1980..=2107;
+        let Some(at) = DateTime::from_timestamp(seconds, 0).filter(|at| YEARS.contains(&at.year())) else {
+            return Self::default();
+        };
+        let word = |value: u32| u16::try_from(value).unwrap_or_default();
+        let years = u16::try_from(at.year() - YEARS.start()).unwrap_or_default();
+        Self {
+            date: (years << 9) | (word(at.month()) << 5) | word(at.day()),
+            time: (word(at.hour()) << 11) | (word(at.minute()) << 5) | (word(at.second()) / 2),
+        }
+    }
+}
+
+/// Why files cannot be one package.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PackError {
+    /// A path is refused everywhere.
+    #[error("`{path}` {why}")]
+    Path {
+        /// Inside the package.
+        path: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// More than a limit allows.
+    #[error("the package {0}")]
+    TooLarge(String),
+}
+
+/// Makes the package of these files: paths inside it, and what they hold.
+///
+/// # Errors
+///
+/// Where a path is not good on every system, or a limit is passed.
+pub fn pack(files: &BTreeMap<String, Vec<u8>>, stamp: Stamp, limits: &Limits) -> Result<Vec<u8>, PackError> {
+    if as_u64(files.len()) > limits.entries.min(u64::from(u16::MAX) - 1) {
+        return Err(PackError::TooLarge(format!("has more than {} files", limits.entries)));
+    }
+    let mut archive = Vec::new();
+    let mut directory = Vec::new();
+    for (path, contents) in files {
+        if let Some(NameFault::Unsafe(why) | NameFault::TooLarge(why)) = path_fault(path, limits) {
+            return Err(PackError::Path { path: path.clone(), why });
+        }
+        if as_u64(contents.len()) > limits.file_bytes {
+            let why = "is larger than a file of a package may be";
+            return Err(PackError::Path { path: path.clone(), why });
+        }
+        let offset = as_u32(archive.len())?;
+        let header = Header::of(path, contents, stamp)?;
+        header.local(&mut archive);
+        archive.extend_from_slice(&header.body);
+        header.record(&mut directory, offset);
+        if as_u64(archive.len() + directory.len()) > limits.archive_bytes {
+            return Err(PackError::TooLarge(format!("is larger than {} bytes", limits.archive_bytes)));
+        }
+    }
+    end(&mut archive, &directory, files.len())?;
+    Ok(archive)
+}
+
+struct Header<'a> {
+    path: &'a str,
+    stamp: Stamp,
+    crc: u32,
+    size: u32,
+    method: u16,
+    body: Vec<u8>,
+    mode: u32,
+}
+
+impl<'a> Header<'a> {
+    fn of(path: &'a str, contents: &[u8], stamp: Stamp) -> Result<Self, PackError> {
+        let deflated = compress_to_vec(contents, LEVEL);
+        let (method, body) = if deflated.len() < contents.len() { (8, deflated) } else { (0, contents.to_vec()) };
+        let mode = if contents.starts_with(b"#!") { 0o100_755 } else { 0o100_644 };
+        Ok(Self { path, stamp, crc: Crc32::of(contents), size: as_u32(contents.len())?, method, body, mode })
+    }
+
+    /// What stands the same before the file and in the directory: from the version needed to the length of the extra field.
+    fn common(&self, out: &mut Vec<u8>) {
+        let flags = if self.path.is_ascii() { 0 } else { UTF8 };
+        for word in [VERSION, flags, self.method, self.stamp.time, self.stamp.date] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let packed = u32::try_from(self.body.len()).unwrap_or(u32::MAX);
+        for long in [self.crc, packed, self.size] {
+            out.extend_from_slice(&long.to_le_bytes());
+        }
+        let name = u16::try_from(self.path.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&name.to_le_bytes());
+        out.extend_from_slice(&[0, 0]);
+    }
+
+    fn local(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"PK\x03\x04");
+        self.common(out);
+        out.extend_from_slice(self.path.as_bytes());
+    }
+
+    fn record(&self, out: &mut Vec<u8>, offset: u32) {
+        out.extend_from_slice(b"PK\x01\x02");
+        out.extend_from_slice(&MADE_BY.to_le_bytes());
+        self.common(out);
+        // No comment, disk 0, no word on whether it is text.
+        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(&(self.mode << 16).to_le_bytes());
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(self.path.as_bytes());
+    }
+}
+
+fn end(archive: &mut Vec<u8>, directory: &[u8], count: usize) -> Result<(), PackError> {
+    let start = as_u32(archive.len())?;
+    let count = u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes();
+    archive.extend_from_slice(directory);
+    archive.extend_from_slice(b"PK\x05\x06\0\0\0\0");
+    archive.extend_from_slice(&count);
+    archive.extend_from_slice(&count);
+    archive.extend_from_slice(&as_u32(directory.len())?.to_le_bytes());
+    archive.extend_from_slice(&start.to_le_bytes());
+    archive.extend_from_slice(&[0, 0]);
+    Ok(())
+}
+
+fn as_u32(count: usize) -> Result<u32, PackError> {
+    u32::try_from(count).map_err(|_| PackError::TooLarge("is larger than a zip can be".to_owned()))
+}
+
+fn as_u64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,143 @@
+//! What a `SKILL.md` must say: the rules of Agent Skills.
+//!
+//! Pure. As strict as the reference validator of the format, so that what passes here passes there.
+
+use std::ops::Range;
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::front::{FrontMatter, SkillFile, Word};
+
+const NAME_CHARACTERS: usize = 64;
+const DESCRIPTION_CHARACTERS: usize = 1024;
+const COMPATIBILITY_CHARACTERS: usize = 500;
+
+/// Something that the front matter should not say, or does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrontFault {
+    /// What is wrong, as a sentence.
+    pub message: String,
+    /// Where.
+    pub span: Range<usize>,
+    /// Whether it is only a field that the format does not know, which some agents do.
+    pub is_extra: bool,
+}
+
+impl FrontFault {
+    fn new(message: String, span: Range<usize>) -> Self {
+        Self { message, span, is_extra: false }
+    }
+}
+
+/// Everything that is wrong with the front matter of a skill whose folder has this name.
+#[must_use]
+pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontFault> {
+    let FrontMatter { name, description, compatibility, .. } = &file.front;
+    let mut faults = Vec::new();
+    match name {
+        Some(name) => name_faults(name, folder, &mut faults),
+        None => missing("name", file, &mut faults),
+    }
+    match description {
+        Some(description) => length(description, "description", DESCRIPTION_CHARACTERS, &mut faults),
+        None => missing("description", file, &mut faults),
+    }
+    if let Some(compatibility) = compatibility {
+        length(compatibility, "compatibility", COMPATIBILITY_CHARACTERS, &mut faults);
+    }
+    for key in &file.front.unknown {
+        let message = format!("`{}` is no field of Agent Skills; put it under `metadata`", key.text);
+        faults.push(FrontFault { message, span: key.span.clone(), is_extra: true });
+    }
+    faults
+}
+
+fn missing(field: &str, file: &SkillFile<'_>, faults: &mut Vec<FrontFault>) {
+    faults.push(FrontFault::new(format!("`{field}` is missing"), file.front_span.clone()));
+}
+
+fn length(word: &Word, field: &str, most: usize, faults: &mut Vec<FrontFault>) {
+    let characters = word.text.chars().count();
+    let message = if word.text.trim().is_empty() {
+        format!("`{field}` is empty")
+    } else if characters > most {
+        format!("`{field}` has {characters} characters; the most is {most}")
+    } else {
+        return;
+    };
+    faults.push(FrontFault::new(message, word.span.clone()));
+}
+
+fn name_faults(word: &Word, folder: Option<&str>, faults: &mut Vec<FrontFault>) {
+    let before = faults.len();
+    length(word, "name", NAME_CHARACTERS, faults);
+    if faults.len() > before {
+        return;
+    }
+    let name: String = word.text.trim().nfkc().collect();
+    let mut add = |message: String| faults.push(FrontFault::new(message, word.span.clone()));
+    if let Some(why) = name_fault(&name) {
+        add(format!("`name` {why}"));
+    }
+    if let Some(folder) = folder.filter(|folder| folder.nfkc().collect::<String>() != name) {
+        add(format!("`name` is `{name}`, and the folder is `{folder}`; they must be the same"));
+    }
+}
+
+fn name_fault(name: &str) -> Option<&'static str> {
+    if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
+        Some("begins or ends with a hyphen, or has two in a row")
+    } else if name.to_lowercase() != name {
+        Some("has capital letters")
+    } else if !name.chars().all(|letter| letter.is_alphanumeric() || letter == '-') {
+        Some("has characters other than letters, digits and hyphens")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::package::front;
+
+    fn messages(front: &str, folder: Option<&str>) -> Vec<String> {
+        let text = format!("---\n{front}---\nText.\n");
+        let file = front::read(text.as_bytes()).expect("front matter");
+        faults(&file, folder).into_iter().map(|fault| fault.message).collect()
+    }
+
+    #[test]
+    fn good_front_matter_has_no_faults() {
+        for front in [
+            "name: demo\ndescription: d\n",
+            "name: demo-2\ndescription: d\ncompatibility: c\nlicense: MIT\nmetadata:\n  a: b\n",
+        ] {
+            assert_eq!(messages(front, None), Vec::<String>::new(), "{front}");
+        }
+        assert!(messages("name: größe\ndescription: d\n", Some("größe")).is_empty());
+    }
+
+    #[test]
+    fn each_rule_of_the_format_is_told_by_its_field() {
+        let long = |field: &str, length| format!("{field}: {}\n", "x".repeat(length));
+        for (front, word) in [
+            ("description: d\n".to_owned(), "`name` is missing"),
+            ("name: demo\n".to_owned(), "`description` is missing"),
+            ("name: Demo\ndescription: d\n".to_owned(), "capital"),
+            ("name: -demo\ndescription: d\n".to_owned(), "hyphen"),
+            ("name: de--mo\ndescription: d\n".to_owned(), "hyphen"),
+            ("name: de_mo\ndescription: d\n".to_owned(), "characters other"),
+            ("name: \" \"\ndescription: d\n".to_owned(), "empty"),
+            ("name: demo\ndescription: \"\"\n".to_owned(), "empty"),
+            (long("name", 65) + "description: d\n", "the most is 64"),
+            (long("description", 1025) + "name: demo\n", "the most is 1024"),
+            (long("compatibility", 501) + "name: demo\ndescription: d\n", "the most is 500"),
+            ("name: demo\ndescription: d\nversion: \"1\"\n".to_owned(), "no field"),
+        ] {
+            let messages = messages(&front, None);
+            assert!(messages.len() == 1 && messages[0].contains(word), "{front}: {messages:?}");
+        }
+        assert!(messages("name: demo\ndescription: d\n", Some("other"))[0].contains("the folder is `other`"));
+    }
+}

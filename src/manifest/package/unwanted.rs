@@ -1,0 +1,95 @@
+//! Files that do not belong into a package, told by their names.
+
+/// Why a file does not belong there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwanted {
+    /// It may hold a secret.
+    Secret,
+    /// It is left behind by an editor, a system or a tool.
+    Junk,
+}
+
+const SECRET_NAMES: &[&str] = &[
+    ".env",
+    ".git",
+    ".git-credentials",
+    ".hg",
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".pypirc",
+    ".svn",
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".htpasswd",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "credentials.json",
+    "secrets.json",
+];
+const SECRET_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk"];
+const HARMLESS: &[&str] = &[".env.example", ".env.sample", ".env.template"];
+const JUNK_NAMES: &[&str] = &[
+    ".ds_store",
+    "__macosx",
+    "thumbs.db",
+    "ehthumbs.db",
+    "desktop.ini",
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    "node_modules",
+    ".venv",
+    ".idea",
+    ".vscode",
+    ".gitignore",
+    ".gitattributes",
+    ".directory",
+];
+const JUNK_ENDINGS: &[&str] = &[".pyc", ".pyo", ".swp", ".swo", ".tmp", ".bak", ".orig", "~"];
+
+/// Says whether a path, or a folder on the way to it, does not belong into a package.
+#[must_use]
+pub fn unwanted(path: &str) -> Option<Unwanted> {
+    path.split('/').find_map(segment)
+}
+
+fn segment(name: &str) -> Option<Unwanted> {
+    let name = name.to_lowercase();
+    let name = name.as_str();
+    if HARMLESS.contains(&name) {
+        None
+    } else if SECRET_NAMES.contains(&name) || name.starts_with(".env.") || ends(name, SECRET_ENDINGS) {
+        Some(Unwanted::Secret)
+    } else if JUNK_NAMES.contains(&name) || name.starts_with("._") || ends(name, JUNK_ENDINGS) {
+        Some(Unwanted::Junk)
+    } else {
+        None
+    }
+}
+
+fn ends(name: &str, endings: &[&str]) -> bool {
+    endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_and_junk_are_told_apart_from_files() {
+        for path in [".env", "a/.env.local", ".git/config", "keys/ID_RSA", "server.pem", "a.key", ".ssh/known_hosts"] {
+            assert_eq!(unwanted(path), Some(Unwanted::Secret), "{path}");
+        }
+        for path in [".DS_Store", "a/Thumbs.db", "__MACOSX/x", "._x", "a/__pycache__/x.py", "x.pyc", "SKILL.md~"] {
+            assert_eq!(unwanted(path), Some(Unwanted::Junk), "{path}");
+        }
+        for path in ["SKILL.md", ".env.example", "key", "environment.md", "a/b/c.txt", ".key", "~"] {
+            assert_eq!(unwanted(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! For GitHub: workflow commands, which become annotations beside the lines of a change.
+
+use std::fmt::Write as _;
+
+use crate::manifest::finding::{Finding, Level, Report};
+
+/// The report as workflow commands, one for each finding that is not allowed.
+#[must_use]
+pub fn github(report: &Report) -> String {
+    let findings = report.findings().iter().filter(|finding| finding.allowed().is_none());
+    findings.map(|finding| command(report, finding)).collect()
+}
+
+fn command(report: &Report, finding: &Finding) -> String {
+    let name = match finding.level() {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Note | Level::Off => "notice",
+    };
+    let mut text = format!("::{name} ");
+    if let Some(span) = finding.span()
+        && let (Some(source), Some((start, end))) = (report.source(span.file), report.positions(span))
+    {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "file={},line={},endLine={}", property(source.name()), start.line, end.line);
+        // Columns are understood within one line only, and the last one counts.
+        if start.line == end.line {
+            let last = end.column.max(start.column + 1) - 1;
+            let _ = write!(text, ",col={},endColumn={last}", start.column);
+        }
+        text.push(',');
+    }
+    let rule = finding.rule();
+    let _ = write!(text, "title={}::{}", property(&format!("{} {}", rule.id, rule.name)), data(finding.message()));
+    if let Some(help) = finding.help() {
+        let _ = write!(text, "%0A{}", data(&format!("help: {help}")));
+    }
+    text.push('\n');
+    text
+}
+
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

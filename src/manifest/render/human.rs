@@ -1,0 +1,163 @@
+//! For people: each finding with the line that it is about, as compilers show it.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level as Mark, Origin, Renderer, Snippet};
+
+use crate::manifest::finding::{FileId, Finding, Level, Report, Span};
+use crate::manifest::rules::M023;
+use crate::manifest::text::Source;
+
+/// As much text around two places as is looked through for the lines to show.
+const NEAR: usize = 64 << 10;
+
+/// The report for a terminal; with escapes for colours if it is `styled`.
+#[must_use]
+pub fn human(report: &Report, styled: bool) -> String {
+    let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+    let hidden = Hidden::of(report);
+    let mut text = String::new();
+    for finding in report.findings() {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{}\n\n", renderer.render(&[group(report, finding, &hidden)]));
+    }
+    text.push_str(&summary(report));
+    text.push('\n');
+    text
+}
+
+/// How many findings there are, in one line.
+#[must_use]
+pub fn summary(report: &Report) -> String {
+    let name = report.sources().first().map_or("", Source::name);
+    let mut parts: Vec<String> = [Level::Error, Level::Warning, Level::Note]
+        .into_iter()
+        .map(|level| (report.count(level), level.as_str()))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    if report.count_allowed() > 0 {
+        parts.push(format!("{} allowed", report.count_allowed()));
+    }
+    if parts.is_empty() {
+        parts.push("nothing to report".to_owned());
+    }
+    format!("{name}: {}", parts.join(", "))
+}
+
+fn group<'a>(report: &'a Report, finding: &'a Finding, hidden: &Hidden) -> Group<'a> {
+    let mark = match finding.level() {
+        Level::Error => Mark::ERROR,
+        Level::Warning => Mark::WARNING,
+        Level::Note | Level::Off => Mark::NOTE,
+    };
+    let mark = if finding.allowed().is_some() { mark.with_name(Some("allowed")) } else { mark };
+    let mut group = Group::with_title(mark.primary_title(finding.message()).id(finding.rule().id));
+    for (file, spans) in by_file(finding) {
+        let Some(source) = report.source(file) else { continue };
+        group = show(group, source, &spans, hidden, file);
+    }
+    if finding.span().is_none()
+        && let Some(source) = report.sources().first()
+    {
+        group = group.element(Origin::path(source.name()));
+    }
+    if let Some(reason) = finding.allowed() {
+        group = group.element(Mark::NOTE.message(format!("allowed: {reason}")));
+    }
+    match finding.help() {
+        Some(help) => group.element(Mark::HELP.message(help)),
+        None => group,
+    }
+}
+
+/// A place with what is said of it: nothing of the first, which the title is about.
+type Place<'a> = (&'a Span, Option<&'a str>);
+
+fn by_file(finding: &Finding) -> Vec<(FileId, Vec<Place<'_>>)> {
+    let first = finding.span().map(|span| (span, None));
+    let others = finding.related().iter().map(|related| (&related.span, Some(related.message.as_str())));
+    let mut files: Vec<(FileId, Vec<Place<'_>>)> = Vec::new();
+    for place in first.into_iter().chain(others) {
+        match files.iter_mut().find(|(file, _)| *file == place.0.file) {
+            Some((_, places)) => places.push(place),
+            None => files.push((place.0.file, vec![place])),
+        }
+    }
+    files
+}
+
+/// Shows the places of one file: together where they are near each other, else one after another.
+fn show<'a>(group: Group<'a>, source: &'a Source, places: &[Place<'a>], hidden: &Hidden, file: FileId) -> Group<'a> {
+    let start = places.iter().map(|(span, _)| span.start).min().unwrap_or(0);
+    let end = places.iter().map(|(span, _)| span.end).max().unwrap_or(0);
+    if places.len() > 1 && end - start > NEAR {
+        return places.iter().fold(group, |group, place| show(group, source, &[*place], hidden, file));
+    }
+    let Some(lines) = lines(source, start..end) else {
+        let at = source.position(start);
+        return group.element(Origin::path(source.name()).line(at.line).char_column(at.column));
+    };
+    let line = source.position(lines.start).line;
+    let text = hidden.mask(source, lines.clone(), file);
+    let annotate = |(span, label): &Place<'a>| {
+        let kind = if label.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
+        kind.span(within(source, span, &lines)).label(*label)
+    };
+    let annotations: Vec<Annotation<'a>> = places.iter().map(annotate).collect();
+    group.element(Snippet::source(text).line_start(line).path(source.name()).annotations(annotations))
+}
+
+/// The bytes of the lines that a stretch touches, unless that is too much to show or no text.
+fn lines(source: &Source, range: Range<usize>) -> Option<Range<usize>> {
+    let bytes = source.bytes();
+    let (from, to) = (range.start.min(bytes.len()), range.end.min(bytes.len()));
+    // No further than what would be shown: a manifest may be one line of many megabytes.
+    let (first, last) = (from.saturating_sub(NEAR), (to + NEAR).min(bytes.len()));
+    let before = bytes[first..from].iter().rposition(|byte| *byte == b'\n').map(|at| first + at + 1);
+    let behind = bytes[to..last].iter().position(|byte| *byte == b'\n').map(|at| to + at);
+    let start = before.or_else(|| (first == 0).then_some(0))?;
+    let end = behind.or_else(|| (last == bytes.len()).then_some(last))?;
+    (end - start <= 4 * NEAR).then_some(start..end)
+}
+
+/// The place of a span in the lines that are shown. Of one that goes on, the first line is enough.
+fn within(source: &Source, span: &Span, lines: &Range<usize>) -> Range<usize> {
+    let bytes = &source.bytes()[lines.clone()];
+    let from = span.start.saturating_sub(lines.start).min(bytes.len());
+    let to = span.end.saturating_sub(lines.start).clamp(from, bytes.len());
+    let first = bytes[from..to].iter().position(|byte| *byte == b'\n').map_or(to, |at| from + at);
+    // What is no text is shown as one sign for each run of bad bytes, so places behind it move.
+    let shown = |at: usize| String::from_utf8_lossy(&bytes[..at]).len();
+    shown(from)..shown(first)
+}
+
+/// Stretches that nobody may read in a log.
+struct Hidden(Vec<Span>);
+
+// === impl Hidden ===
+
+impl Hidden {
+    fn of(report: &Report) -> Self {
+        let credentials = report.findings().iter().filter(|finding| *finding.rule() == M023);
+        Self(credentials.filter_map(|finding| finding.span().cloned()).collect())
+    }
+
+    fn mask(&self, source: &Source, lines: Range<usize>, file: FileId) -> String {
+        let mut bytes = source.bytes()[lines.clone()].to_vec();
+        for span in self.0.iter().filter(|span| span.file == file) {
+            let from = span.start.clamp(lines.start, lines.end) - lines.start;
+            let to = span.end.clamp(lines.start, lines.end) - lines.start;
+            bytes[from..to].fill(b'*');
+        }
+        // The end of a line as Windows writes it is no part of the line.
+        let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\r' && is_line_end(&bytes, *at)).collect();
+        ends.into_iter().for_each(|at| bytes[at] = b' ');
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn is_line_end(bytes: &[u8], carriage_return: usize) -> bool {
+    bytes.get(carriage_return + 1).is_none_or(|next| *next == b'\n')
+}

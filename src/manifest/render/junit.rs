@@ -1,0 +1,85 @@
+//! For build servers: a JUnit document with one case for each rule that was asked.
+
+use std::fmt::Write as _;
+
+use crate::manifest::finding::{Finding, Report};
+use crate::manifest::rules::Rule;
+use crate::manifest::text::Source;
+
+/// The report as JUnit XML. A rule with errors failed, one whose findings are all allowed was skipped, and warnings
+/// stand in the output of a rule that passed.
+#[must_use]
+pub fn junit(report: &Report) -> String {
+    let file = escaped(report.sources().first().map_or("", Source::name));
+    let (mut cases, mut failures, mut skipped) = (String::new(), 0, 0);
+    let mut count = 0;
+    for (rule, findings) in by_rule(report) {
+        let outcome = outcome(report, &findings);
+        failures += usize::from(outcome.starts_with("<failure"));
+        skipped += usize::from(outcome.starts_with("<skipped"));
+        count += 1;
+        // Writing into a string cannot fail.
+        let _ = write!(cases, "    <testcase classname=\"{file}\" name=\"{} {}\"", rule.id, rule.name);
+        let _ = if outcome.is_empty() {
+            writeln!(cases, "/>")
+        } else {
+            writeln!(cases, ">\n      {outcome}\n    </testcase>")
+        };
+    }
+    let counts = format!("tests=\"{count}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\"");
+    let total = format!("tests=\"{count}\" failures=\"{failures}\" errors=\"0\"");
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"imagate skills validate\" {total}>\n  \
+         <testsuite name=\"{file}\" {counts}>\n{cases}  </testsuite>\n</testsuites>\n"
+    )
+}
+
+/// The rules that were asked, and those that were found broken all the same, such as in a file beside the manifest.
+fn by_rule(report: &Report) -> Vec<(&'static Rule, Vec<&Finding>)> {
+    let mut rules: Vec<&'static Rule> = report.asked().iter().map(|(rule, _)| *rule).collect();
+    rules.extend(report.findings().iter().map(Finding::rule));
+    rules.sort_unstable_by_key(|rule| rule.id);
+    rules.dedup_by_key(|rule| rule.id);
+    let findings_of = |rule: &'static Rule| report.findings().iter().filter(|one| one.rule() == rule).collect();
+    rules.into_iter().map(|rule| (rule, findings_of(rule))).collect()
+}
+
+fn outcome(report: &Report, findings: &[&Finding]) -> String {
+    let Some(first) = findings.first() else { return String::new() };
+    let lines: Vec<String> = findings.iter().map(|finding| line(report, finding)).collect();
+    let lines = escaped(&lines.join("\n"));
+    let errors: Vec<&&Finding> = findings.iter().filter(|finding| finding.is_error()).collect();
+    if let Some(error) = errors.first() {
+        let message = escaped(error.message());
+        format!("<failure type=\"{}\" message=\"{message}\">{lines}</failure>", first.rule().id)
+    } else if findings.iter().all(|finding| finding.allowed().is_some()) {
+        format!("<skipped message=\"{}\"/>", escaped(first.allowed().unwrap_or_default()))
+    } else {
+        format!("<system-out>{lines}</system-out>")
+    }
+}
+
+fn line(report: &Report, finding: &Finding) -> String {
+    let place = finding.span().and_then(|span| {
+        let (start, _) = report.positions(span)?;
+        Some(format!("{}:{}:{}: ", report.source(span.file)?.name(), start.line, start.column))
+    });
+    format!("{}{}: {}", place.unwrap_or_default(), finding.level().as_str(), finding.message())
+}
+
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\n' | '\t' => safe.push(letter),
+            // XML has no such characters, not even escaped.
+            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
+            plain => safe.push(plain),
+        }
+    }
+    safe
+}

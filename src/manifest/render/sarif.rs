@@ -1,0 +1,136 @@
+//! For code scanners: SARIF 2.1.0.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::manifest::finding::{Finding, Level, Report, Span};
+use crate::manifest::rules::{self, Rule};
+use crate::manifest::text::Source;
+
+/// The report as SARIF: every rule with its text, every finding with its place, and what is allowed as suppressed.
+///
+/// # Errors
+///
+/// Never for a report that was made by a check.
+pub fn sarif(report: &Report) -> Result<String, serde_json::Error> {
+    let all: Vec<&'static Rule> = rules::all().collect();
+    let results: Vec<Value> = report.findings().iter().map(|finding| result(report, finding, &all)).collect();
+    let artifacts: Vec<Value> =
+        report.sources().iter().map(|source| json!({"location": {"uri": uri(source.name())}})).collect();
+    let document = json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "imagate",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": all.iter().map(|rule| described(rule)).collect::<Vec<_>>(),
+            }},
+            "columnKind": "unicodeCodePoints",
+            "artifacts": artifacts,
+            "results": results,
+        }],
+    });
+    let mut text = serde_json::to_string_pretty(&document)?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn described(rule: &Rule) -> Value {
+    json!({
+        "id": rule.id,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": rule.explain},
+        "help": {"text": format!("imagate skills explain {}", rule.id)},
+        "defaultConfiguration": {"enabled": rule.level != Level::Off, "level": level(rule.level)},
+    })
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Note | Level::Off => "note",
+    }
+}
+
+fn result(report: &Report, finding: &Finding, all: &[&'static Rule]) -> Value {
+    let text = match finding.help() {
+        Some(help) => format!("{}\n{help}", finding.message()),
+        None => finding.message().to_owned(),
+    };
+    let mut result = json!({
+        "ruleId": finding.rule().id,
+        "level": level(finding.level()),
+        "message": {"text": text},
+        "locations": [location(report, finding)],
+        "partialFingerprints": {"ruleAndPointer/v1": format!("{}:{}", finding.rule().id, finding.pointer())},
+    });
+    if let Some(index) = all.iter().position(|rule| *rule == finding.rule()) {
+        result["ruleIndex"] = json!(index);
+    }
+    let related: Vec<Value> = finding
+        .related()
+        .iter()
+        .filter_map(|one| {
+            Some(json!({"physicalLocation": physical(report, &one.span)?, "message": {"text": one.message}}))
+        })
+        .collect();
+    if !related.is_empty() {
+        result["relatedLocations"] = Value::Array(related);
+    }
+    if let Some(reason) = finding.allowed() {
+        result["suppressions"] = json!([{"kind": "external", "justification": reason}]);
+    }
+    result
+}
+
+fn location(report: &Report, finding: &Finding) -> Value {
+    let whole = || report.sources().first().map(|source| json!({"artifactLocation": artifact(source, 0)}));
+    let physical = finding.span().and_then(|span| physical(report, span)).or_else(whole);
+    let mut location = json!({"physicalLocation": physical});
+    if !finding.pointer().is_empty() {
+        location["logicalLocations"] = json!([{"fullyQualifiedName": finding.pointer(), "kind": "member"}]);
+    }
+    location
+}
+
+fn physical(report: &Report, span: &Span) -> Option<Value> {
+    let source = report.source(span.file)?;
+    let (start, end) = report.positions(span)?;
+    let index = report.sources().iter().position(|one| std::ptr::eq(one, source))?;
+    Some(json!({
+        "artifactLocation": artifact(source, index),
+        "region": {
+            "startLine": start.line,
+            "startColumn": start.column,
+            "endLine": end.line,
+            "endColumn": end.column,
+            "byteOffset": span.start,
+            "byteLength": span.end - span.start,
+        },
+    }))
+}
+
+fn artifact(source: &Source, index: usize) -> Value {
+    json!({"uri": uri(source.name()), "index": index})
+}
+
+/// A name of a file as a relative reference: what has a meaning in an address is escaped.
+fn uri(name: &str) -> String {
+    if name.starts_with("https://") {
+        return name.to_owned();
+    }
+    let mut uri = String::with_capacity(name.len());
+    for byte in name.replace('\\', "/").bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing into a string cannot fail.
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri
+}

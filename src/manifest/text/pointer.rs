@@ -1,0 +1,26 @@
+//! JSON pointers (RFC 6901).
+
+/// The pointer to a member of what `parent` points to.
+pub(crate) fn child(parent: &str, key: &str) -> String {
+    let mut pointer = String::with_capacity(parent.len() + key.len() + 1);
+    pointer.push_str(parent);
+    pointer.push('/');
+    for letter in key.chars() {
+        match letter {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            other => pointer.push(other),
+        }
+    }
+    pointer
+}
+
+/// The pointer to an element of what `parent` points to.
+pub(crate) fn element(parent: &str, index: usize) -> String {
+    format!("{parent}/{index}")
+}
+
+/// The keys and indices that a pointer names, from the root.
+pub(super) fn steps(pointer: &str) -> impl Iterator<Item = String> + '_ {
+    pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"))
+}

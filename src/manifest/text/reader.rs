@@ -1,0 +1,335 @@
+//! From bytes to the tree: RFC 8259 to the letter, with an explanation of the first thing that is wrong.
+
+use std::ops::Range;
+
+use super::node::{Member, Node, Value};
+
+/// How much is read before it is called too much.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of the file.
+    pub bytes: usize,
+    /// Arrays and objects around a value.
+    pub depth: usize,
+}
+
+/// Why a text is not JSON.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SyntaxError {
+    /// What is wrong, and what was expected.
+    pub message: String,
+    /// Where.
+    pub span: Range<usize>,
+    /// What to do about it, where that can be known.
+    pub help: Option<String>,
+    /// Where the array, object or string began that it is about.
+    pub opened: Option<Range<usize>>,
+    /// Whether it is JSON, but more of it than is read.
+    pub is_limit: bool,
+}
+
+impl Default for Limits {
+    /// 64 MiB, and 128 levels.
+    fn default() -> Self {
+        Self { bytes: 64 << 20, depth: 128 }
+    }
+}
+
+/// Reads one value with nothing but white space around it.
+///
+/// # Errors
+///
+/// The first thing that is not JSON, or that is beyond the limits.
+pub fn read(text: &str, limits: Limits) -> Result<Node, SyntaxError> {
+    if text.len() > limits.bytes {
+        let message = format!("this is {} bytes long; no more than {} are read", text.len(), limits.bytes);
+        return Err(SyntaxError { message, span: 0..0, help: None, opened: None, is_limit: true });
+    }
+    let mut reader = Reader { text, at: 0, depth: 0, limits };
+    reader.skip_space();
+    let node = reader.value("a value")?;
+    reader.skip_space();
+    if reader.at < text.len() {
+        let error = reader.unexpected("nothing after the value");
+        return Err(error.with_help("a manifest is one JSON value"));
+    }
+    Ok(node)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+    limits: Limits,
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    fn value(&mut self, expected: &str) -> Result<Node, SyntaxError> {
+        let start = self.at;
+        let value = match self.peek() {
+            Some(b'{') => self.nested(Self::object)?,
+            Some(b'[') => self.nested(Self::array)?,
+            Some(b'"') => Value::String(self.string()?),
+            Some(b'-' | b'0'..=b'9') => Value::Number(self.number()?),
+            _ => self.word(expected)?,
+        };
+        Ok(Node { span: start..self.at, value })
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, SyntaxError>) -> Result<Value, SyntaxError> {
+        if self.depth == self.limits.depth {
+            let message = format!("this is nested deeper than {} levels", self.limits.depth);
+            let span = self.at..self.at + 1;
+            return Err(SyntaxError { message, span, help: None, opened: None, is_limit: true });
+        }
+        self.depth += 1;
+        let value = read(self)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn array(&mut self) -> Result<Value, SyntaxError> {
+        let open = self.at;
+        self.at += 1;
+        let mut elements = Vec::new();
+        self.skip_space();
+        if self.take(b']') {
+            return Ok(Value::Array(elements));
+        }
+        loop {
+            elements.push(self.value("a value").map_err(|error| error.inside(open))?);
+            if !self.goes_on(open, b']')? {
+                return Ok(Value::Array(elements));
+            }
+        }
+    }
+
+    fn object(&mut self) -> Result<Value, SyntaxError> {
+        let open = self.at;
+        self.at += 1;
+        let mut members = Vec::new();
+        self.skip_space();
+        if self.take(b'}') {
+            return Ok(Value::Object(members));
+        }
+        loop {
+            members.push(self.member(open)?);
+            if !self.goes_on(open, b'}')? {
+                return Ok(Value::Object(members));
+            }
+        }
+    }
+
+    fn member(&mut self, open: usize) -> Result<Member, SyntaxError> {
+        if self.peek() != Some(b'"') {
+            let error = self.unexpected("a key in double quotes").inside(open);
+            return Err(match self.peek() {
+                Some(b'/') => error.with_help("JSON has no comments"),
+                Some(b'\'' | b'_' | b'a'..=b'z' | b'A'..=b'Z') => error.with_help("JSON wants keys in double quotes"),
+                _ => error,
+            });
+        }
+        let start = self.at;
+        let key = self.string()?;
+        let key_span = start..self.at;
+        self.skip_space();
+        if !self.take(b':') {
+            return Err(self.unexpected("`:` after the key").inside(open));
+        }
+        self.skip_space();
+        let node = self.value("a value").map_err(|error| error.inside(open))?;
+        Ok(Member { key, key_span, node })
+    }
+
+    /// After an element: whether there is another one.
+    fn goes_on(&mut self, open: usize, close: u8) -> Result<bool, SyntaxError> {
+        self.skip_space();
+        if self.take(close) {
+            return Ok(false);
+        }
+        let comma = self.at;
+        if !self.take(b',') {
+            let expected = if close == b']' { "`,` or `]`" } else { "`,` or `}`" };
+            return Err(self.unexpected(expected).inside(open));
+        }
+        self.skip_space();
+        if self.peek() == Some(close) {
+            let message = "there is a comma after the last element".to_owned();
+            let help = Some("remove the comma: JSON allows none here".to_owned());
+            return Err(SyntaxError { message, span: comma..comma + 1, help, opened: None, is_limit: false });
+        }
+        Ok(true)
+    }
+
+    fn word(&mut self, expected: &str) -> Result<Value, SyntaxError> {
+        let rest = &self.text[self.at..];
+        for (word, value) in [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)] {
+            if rest.starts_with(word) && !rest[word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric()) {
+                self.at += word.len();
+                return Ok(value);
+            }
+        }
+        let error = self.unexpected(expected);
+        Err(match rest.chars().next() {
+            Some('\'') => error.with_help("JSON wants strings in double quotes"),
+            Some('/') => error.with_help("JSON has no comments"),
+            Some('N' | 'I' | 'T' | 'F') => error.with_help("JSON knows `true`, `false` and `null`, in small letters"),
+            _ => error,
+        })
+    }
+
+    fn number(&mut self) -> Result<String, SyntaxError> {
+        let start = self.at;
+        self.take(b'-');
+        let whole = self.digits("a digit")?;
+        if whole > 1 && self.text.as_bytes()[self.at - whole] == b'0' {
+            let span = self.at - whole..self.at;
+            let message = "a number does not begin with a zero".to_owned();
+            return Err(SyntaxError { message, span, help: None, opened: None, is_limit: false });
+        }
+        if self.take(b'.') {
+            self.digits("a digit after the point")?;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            let _signed = self.take(b'+') || self.take(b'-');
+            self.digits("a digit of the exponent")?;
+        }
+        Ok(self.text[start..self.at].to_owned())
+    }
+
+    fn digits(&mut self, expected: &str) -> Result<usize, SyntaxError> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.unexpected(expected)) } else { Ok(self.at - start) }
+    }
+
+    fn string(&mut self) -> Result<String, SyntaxError> {
+        let open = self.at;
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            let plain = self.at;
+            while self.peek().is_some_and(|byte| byte != b'"' && byte != b'\\' && byte >= b' ') {
+                self.at += 1;
+            }
+            text.push_str(&self.text[plain..self.at]);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some(b'\\') => text.push(self.escape()?),
+                Some(_) => return Err(self.bare_control(open)),
+                None => return Err(self.unexpected("`\"` at the end of the string").inside(open)),
+            }
+        }
+    }
+
+    fn bare_control(&self, open: usize) -> SyntaxError {
+        let message = match self.peek() {
+            Some(b'\n' | b'\r') => "the line ends inside of a string".to_owned(),
+            byte => format!("a string holds the control character U+{:04X} as it is", byte.unwrap_or(0)),
+        };
+        let help = Some("write it as an escape, such as `\\n`, or close the string".to_owned());
+        let span = self.at..self.at + 1;
+        SyntaxError { message, span, help, opened: Some(open..open + 1), is_limit: false }
+    }
+
+    fn escape(&mut self) -> Result<char, SyntaxError> {
+        let start = self.at;
+        self.at += 1;
+        let letter = match self.peek() {
+            Some(plain @ (b'"' | b'\\' | b'/')) => char::from(plain),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => return self.unicode(start),
+            _ => return Err(self.unexpected("one of `\"\\/bfnrtu` after the backslash")),
+        };
+        self.at += 1;
+        Ok(letter)
+    }
+
+    /// `\uXXXX`, or two of them for a character beyond the first 65,536.
+    fn unicode(&mut self, start: usize) -> Result<char, SyntaxError> {
+        let unit = self.hex()?;
+        let lone = |end| {
+            let message = format!("`\\u{unit:04x}` is half of a character, and the other half is missing");
+            Err(SyntaxError { message, span: start..end, help: None, opened: None, is_limit: false })
+        };
+        if !(0xd800..0xe000).contains(&unit) {
+            return char::from_u32(unit).map_or_else(|| lone(self.at), Ok);
+        }
+        if unit >= 0xdc00 || !self.text[self.at..].starts_with("\\u") {
+            return lone(self.at);
+        }
+        let end = self.at;
+        self.at += 1;
+        let low = self.hex()?;
+        if !(0xdc00..0xe000).contains(&low) {
+            return lone(end);
+        }
+        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)).map_or_else(|| lone(self.at), Ok)
+    }
+
+    /// `u` and four digits.
+    fn hex(&mut self) -> Result<u32, SyntaxError> {
+        self.at += 1;
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
+            let Some(digit) = digit else { return Err(self.unexpected("four hexadecimal digits after `\\u`")) };
+            unit = unit * 16 + digit;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+
+    fn unexpected(&self, expected: &str) -> SyntaxError {
+        let found = self.text[self.at..].chars().next();
+        let (message, length) = match found {
+            None => (format!("the file ends where {expected} should stand"), 0),
+            Some(letter) if letter.is_control() || letter == '`' => {
+                (format!("expected {expected}, found U+{:04X}", u32::from(letter)), letter.len_utf8())
+            }
+            Some(letter) => (format!("expected {expected}, found `{letter}`"), letter.len_utf8()),
+        };
+        SyntaxError { message, span: self.at..self.at + length, help: None, opened: None, is_limit: false }
+    }
+}
+
+// === impl SyntaxError ===
+
+impl SyntaxError {
+    fn with_help(self, help: &str) -> Self {
+        Self { help: Some(help.to_owned()), ..self }
+    }
+
+    /// The innermost bracket is the one to show.
+    fn inside(self, open: usize) -> Self {
+        Self { opened: self.opened.or(Some(open..open + 1)), ..self }
+    }
+}

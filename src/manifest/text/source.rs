@@ -1,0 +1,105 @@
+//! A file as it came, and where its lines begin.
+
+/// The bytes of a file and the name to call it by.
+#[derive(Clone, Debug)]
+pub struct Source {
+    name: String,
+    bytes: Vec<u8>,
+    /// Where each line begins.
+    lines: Vec<usize>,
+    /// How many characters there are before each block: a manifest may be one line of many megabytes.
+    letters: Vec<usize>,
+}
+
+/// Bytes of a block.
+const BLOCK: usize = 4096;
+
+/// A place as editors count: lines and characters, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The character of the line; a tab is one, and so is every code point.
+    pub column: usize,
+}
+
+// === impl Source ===
+
+impl Source {
+    /// A file with this name, which is only shown.
+    #[must_use]
+    pub fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        let breaks = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let lines = std::iter::once(0).chain(breaks).collect();
+        let mut letters = vec![0];
+        for block in bytes.chunks(BLOCK) {
+            letters.push(letters.last().copied().unwrap_or(0) + count(block));
+        }
+        Self { name: name.into(), bytes, lines, letters }
+    }
+
+    /// What the file is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is in it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What is in it, if it is UTF-8.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.bytes).ok()
+    }
+
+    /// Where the byte with this number stands.
+    #[must_use]
+    pub fn position(&self, offset: usize) -> Position {
+        let offset = offset.min(self.bytes.len());
+        let line = self.lines.partition_point(|start| *start <= offset);
+        let start = self.lines.get(line - 1).copied().unwrap_or(0);
+        Position { line, column: self.letters_before(offset) - self.letters_before(start) + 1 }
+    }
+
+    fn letters_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        self.letters.get(block).copied().unwrap_or(0) + count(&self.bytes[block * BLOCK..offset])
+    }
+}
+
+/// The characters that begin in these bytes.
+fn count(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_characters_count_from_one() {
+        let source = Source::new("a", "aä\nb\n".as_bytes());
+        let at = |offset| {
+            let Position { line, column } = source.position(offset);
+            (line, column)
+        };
+        assert_eq!([at(0), at(3), at(4), at(5), at(6), at(99)], [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 1)]);
+    }
+    #[test]
+    fn long_lines_are_counted_in_blocks() {
+        let line = "aäb中".repeat(5000);
+        let text = format!("{line}\n{line}");
+        let source = Source::new("a", text.as_bytes());
+        for (letters, (offset, _)) in line.char_indices().enumerate() {
+            let second = offset + line.len() + 1;
+            let expected = Position { line: 2, column: letters + 1 };
+            assert_eq!(source.position(second), expected);
+        }
+        assert_eq!(Source::new("a", "x".repeat(2 * BLOCK)).position(2 * BLOCK).column, 2 * BLOCK + 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! Where inputs begin: what the corpus holds, and archives made for it.
+
+use std::fs;
+use std::path::Path;
+
+use crate::hostile::{self, Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
+
+/// Files that a run found once.
+pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target);
+    below(&folder, |_| true)
+}
+
+pub(crate) fn archives() -> Vec<Vec<u8>> {
+    let folder = Part { mode: 0o040_755, stored: true, ..Part::file("docs/", "") };
+    let long = format!("{}/{}.md", "folder".repeat(12), "name".repeat(20));
+    let mut good = vec![
+        Zip::of(vec![skill_part(), folder, Part::file("docs/more.md", "More.\n".repeat(99))]).build(),
+        Zip::of(vec![Part { stored: true, ..skill_part() }]).build(),
+        Zip::default().build(),
+        gzip(&tar(&[
+            skill_member(),
+            Member::new(b'5', "docs/", ""),
+            Member::file("docs/more.md", "More.\n".repeat(99)),
+        ])),
+        gzip(&tar(&[
+            Member::new(b'x', "x", pax(&[("path", &long), ("mtime", "1.5")])),
+            Member::file("x", "x"),
+            skill_member(),
+        ])),
+        gzip(&tar(&[Member::new(b'L', "x", format!("{long}\0")), Member::file("x", "x"), skill_member()])),
+    ];
+    let small = hostile::archives().into_iter().filter(|archive| archive.bytes.len() < 20_000);
+    good.extend(small.map(|archive| archive.bytes));
+    good
+}
+
+/// Tars before they are packed: members that are good, and some that are not.
+pub(crate) fn tars() -> Vec<Vec<u8>> {
+    let long = format!("{}/{}.md", "folder".repeat(12), "name".repeat(20));
+    let link = Member { link: b"../x".to_vec(), ..Member::new(b'2', "link", "") };
+    let members = [
+        vec![skill_member()],
+        vec![skill_member(), Member::new(b'5', "docs/", ""), Member::file("docs/more.md", "More.\n".repeat(99))],
+        vec![Member::new(b'g', "g", pax(&[("comment", "x")])), skill_member()],
+        vec![Member::new(b'x', "x", pax(&[("path", &long), ("mtime", "1.5"), ("size", "1")])), Member::file("x", "x")],
+        vec![Member::new(b'L', "x", format!("{long}\0")), Member::file("x", "x"), skill_member()],
+        vec![skill_member(), link],
+    ];
+    members.iter().map(|members| tar(members)).collect()
+}
+
+/// What a zip is made of, as bytes that [`targets::zip`](crate::targets::zip) understands.
+pub(crate) fn recipes() -> Vec<Vec<u8>> {
+    let recipe = |part: &[&[u8]]| part.concat();
+    vec![
+        recipe(&[b"\0\0\x08SKILL.md\x10---\nname: demo\n--", b"\0\0\x01a\x01b"]),
+        recipe(&[b"\x01\0\x05docs/\0", b"\0\0\x08docs/a.b\x03abc", b"\0\0\x08docs/A.c\x03abc"]),
+        recipe(&[b"\0\x01\x04../x\x01y", b"\x02\x07\x01z\x02yy", b"\0\0\x03a/b\x01y"]),
+        (0..200).collect(),
+    ]
+}
+
+pub(crate) fn skills() -> Vec<Vec<u8>> {
+    let yaml = [
+        "name: demo\ndescription: >-\n  folded\n  text\n",
+        "name: 'demo'\ndescription: \"esc\\u00e4ped\\n\"\nlicense: MIT\n",
+        "name: demo\ndescription: |\n  lines\nmetadata:\n  version: \"1.0.0\"\n  x: [1, {a: b}]\n",
+        "? complex\n: key\nname: !!str demo\n",
+        "name: &a demo\ndescription: *a\n<<: *a\n",
+        "{name: demo, description: flow}\n",
+        "name: demo\ndescription: ä日本\u{202e}\nallowed-tools: Read Grep\ncompatibility: any # comment\n",
+    ];
+    let mut skills: Vec<Vec<u8>> = yaml.iter().map(|yaml| format!("---\n{yaml}---\n# Text\n").into_bytes()).collect();
+    skills.push(hostile::SKILL.as_bytes().to_vec());
+    skills.extend(corpus(|name| name == "SKILL.md"));
+    skills
+}
+
+pub(crate) fn manifests() -> Vec<Vec<u8>> {
+    corpus(|name| name.ends_with(".json")).into_iter().filter(|bytes| bytes.len() < 20_000).collect()
+}
+
+fn corpus(wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
+    below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills/corpus"), wanted)
+}
+
+/// In the order of their paths, so that a run is the same on every machine.
+fn below(folder: &Path, wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
+    let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort_unstable();
+    let mut found = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            found.extend(below(&path, wanted));
+        } else if path.file_name().and_then(|name| name.to_str()).is_some_and(wanted) {
+            found.push(fs::read(&path).expect("a file"));
+        }
+    }
+    found
+}

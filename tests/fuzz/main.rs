@@ -1,0 +1,79 @@
+//! Bytes that nobody wrote, for everything that reads bytes of strangers: archives, front matter, manifests.
+//!
+//! Each target takes seeds, changes them in ways that a seed of the run decides, and asserts what must hold of any input: no panic,
+//! no path that leads out, no more bytes than the limits, no more memory than the limits. A run without settings is short and the
+//! same every time; `IMAGATE_FUZZ_SECONDS=1800` is a long one, which begins with another seed of its own (`IMAGATE_FUZZ_SEED`).
+//! What was found once lies in `corpus/`, and is tried first in every run.
+#![expect(clippy::expect_used, reason = "a test may fail where it stands")]
+
+#[expect(dead_code, reason = "the tests of the reader use the rest")]
+#[path = "../skills/hostile.rs"]
+mod hostile;
+mod inputs;
+mod memory;
+mod mutate;
+mod targets;
+
+use std::time::{Duration, Instant};
+
+use mutate::Mutator;
+
+/// So many inputs are tried where nobody says how long to try.
+const SHORT_RUN: u64 = 1500;
+
+#[expect(clippy::disallowed_methods, reason = "a test is told about its surroundings here")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Tries one target, and says how many inputs it was.
+fn run(name: &str, seeds: &[Vec<u8>], target: fn(&[u8]) -> bool) {
+    let kept = inputs::kept(name);
+    for input in kept.iter().chain(seeds) {
+        target(input);
+    }
+    let seed = number("IMAGATE_FUZZ_SEED").unwrap_or(1);
+    let until = number("IMAGATE_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut mutator = Mutator::new(seed);
+    let (mut tried, mut accepted) = (0, 0);
+    // What was let in is what the next inputs are made from, too: the walk goes deeper than the seeds.
+    let mut pool = seeds.to_vec();
+    while until.map_or(tried < SHORT_RUN, |until| Instant::now() < until) {
+        let input = mutator.change(&pool);
+        tried += 1;
+        if target(&input) {
+            accepted += 1;
+            if pool.len() < seeds.len() + 500 && input.len() < 100_000 {
+                pool.push(input);
+            }
+        }
+    }
+    println!("{name}: {tried} inputs, {accepted} of them let in, {} kept from before, seed {seed}", kept.len());
+}
+
+#[test]
+fn no_archive_breaks_the_reader() {
+    run("archive", &inputs::archives(), targets::archive);
+}
+
+/// With checksums that are right, so that what lies behind them is read.
+#[test]
+fn no_tar_breaks_the_reader() {
+    run("tar", &inputs::tars(), targets::tar);
+}
+
+/// Made of parts, each of which may lie, so that what lies behind the headers is read.
+#[test]
+fn no_zip_breaks_the_reader() {
+    run("zip", &inputs::recipes(), targets::zip);
+}
+
+#[test]
+fn no_front_matter_breaks_the_reader() {
+    run("front", &inputs::skills(), targets::front);
+}
+
+#[test]
+fn no_manifest_breaks_the_check() {
+    run("manifest", &inputs::manifests(), targets::manifest);
+}

@@ -1,0 +1,180 @@
+//! The image endpoints before accounts that speak `/responses` only: every job becomes calls that must draw one image
+//! each, and the answer is the same as from an account of the other protocol.
+
+mod failing;
+mod memory;
+mod several;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Attempt, FakeUpstream, Form, Gateway, alpha_png, picture};
+
+/// One account that speaks `/responses`.
+fn before(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with("", &[Account::at("only", upstream).speaking_responses()])
+}
+
+/// What a call must say beside its tool, its input and the caller's own name.
+#[track_caller]
+fn is_forced(body: &Value, host_model: &str) {
+    for (name, value) in [
+        ("model", json!(host_model)),
+        ("tool_choice", json!({"type": "image_generation"})),
+        ("store", json!(false)),
+        ("stream", json!(true)),
+        ("parallel_tool_calls", json!(false)),
+    ] {
+        assert_eq!(body[name], value, "{name}");
+    }
+    assert!(body["instructions"].as_str().is_some_and(|text| !text.is_empty()));
+}
+
+/// The tokens of the text and of the image, as the record adds them.
+#[track_caller]
+fn is_counted(record: &Value, attempts: &[Attempt], answer: &Value) {
+    let text =
+        |field: &str| attempts.iter().map(|attempt| attempt.usage.as_ref().expect("tokens")[field].as_u64()).sum();
+    let (input, output): (Option<u64>, Option<u64>) = (text("input_tokens"), text("output_tokens"));
+    let image = |field: &str| answer["usage"][field].as_u64();
+    let both = |text: Option<u64>, image: Option<u64>| json!(text.expect("text") + image.expect("image"));
+    assert_eq!(record["usage"]["input_tokens"], both(input, image("input_tokens")), "{record}");
+    assert_eq!(record["usage"]["output_tokens"], both(output, image("output_tokens")), "{record}");
+    assert_eq!(record["usage"]["output_tokens_details"]["text_tokens"], json!(output), "{record}");
+}
+
+#[test]
+fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for script in ["", "plain", "reads=7", "reads=1 plain"] {
+        let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "size": "1536x1024",
+            "quality": "medium", "output_format": "webp", "output_compression": 40, "background": "opaque",
+            "moderation": "low", "user": "u-1"}));
+        let json = answer.good();
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        assert_eq!(attempt.path, "/v1/responses");
+        let body = attempt.json();
+        is_forced(&body, "gpt-5.5");
+        assert_eq!((&body["user"], attempt.prompt()), (&json!("u-1"), format!("a cube [[{script}]]")));
+        assert_eq!(
+            body["tools"],
+            json!([{"type": "image_generation", "action": "generate", "model": "gpt-image-2", "size": "1536x1024",
+                    "quality": "medium", "output_format": "webp", "output_compression": 40, "background": "opaque",
+                    "moderation": "low"}])
+        );
+        assert_eq!(json["data"].as_array().map(Vec::len), Some(1), "{script}");
+        assert!(
+            json["data"][0]["b64_json"] == attempt.images[0].as_str(),
+            "the image was changed on its way: {script}"
+        );
+        assert_eq!(json["data"][0]["revised_prompt"], format!("revised: a cube [[{script}]]"));
+        let expected = json!({"model": "gpt-image-2", "size": "1536x1024", "quality": "medium", "output_format": "webp",
+            "background": "opaque"});
+        for (name, value) in expected.as_object().expect("members") {
+            assert_eq!(&json[name], value, "{name}");
+        }
+        assert!(json["created"].as_u64() >= Some(1_776_000_000) && json["created"].as_u64() < Some(1_776_000_100));
+        assert_eq!(json["usage"]["output_tokens_details"], json!({"image_tokens": 196, "text_tokens": 0}));
+        assert_eq!(answer.header("x-imagate-delivered"), Some("1536x1024 webp"));
+        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("only")));
+        assert_eq!(record["delivered"], json!([{"size": "1536x1024", "output_format": "webp"}]));
+        is_counted(&record, &[attempt], &json);
+    }
+}
+
+#[test]
+fn an_edit_brings_its_images_and_its_mask_as_the_same_bytes() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let images = [picture(96, 64, "png"), picture(80, 80, "jpeg"), picture(64, 96, "webp")];
+    let first = alpha_png(96, 64);
+    let form = Form::minimum().text("size", "1024x1024").file("image[]", &first).file("mask", &alpha_png(96, 64));
+    let form = images.iter().fold(form, |form, image| form.file("image[]", image));
+    let answer = gateway.edit(form).good();
+    let attempt = upstream.ledger().pop().expect("an attempt");
+    assert_eq!(answer["data"][0]["b64_json"], attempt.images[0].as_str());
+    assert_eq!(answer["usage"]["input_tokens_details"]["image_tokens"], 323);
+    let body = attempt.json();
+    is_forced(&body, "gpt-5.5");
+    let url = |format: &str, bytes: &[u8]| json!(format!("data:image/{format};base64,{}", STANDARD.encode(bytes)));
+    let tool = &body["tools"][0];
+    assert_eq!((&tool["action"], &tool["size"]), (&json!("edit"), &json!("1024x1024")));
+    assert_eq!(tool["input_image_mask"]["image_url"], url("png", &first));
+    let content = body["input"][0]["content"].as_array().expect("a list");
+    assert_eq!(content.len(), 5);
+    let sent = [("png", &first), ("png", &images[0]), ("jpeg", &images[1]), ("webp", &images[2])];
+    for (part, (format, bytes)) in content[1..].iter().zip(sent) {
+        assert_eq!(part["type"], "input_image");
+        assert_eq!(part["image_url"], url(format, bytes));
+    }
+    assert_eq!(gateway.settled(1)[0]["operation"], "edit_image");
+}
+
+#[test]
+fn a_stream_has_the_events_of_the_image_endpoints() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for script in ["", "reads=3", "tale=created,k,added,p,k,p,x,item,text,c", "tale=p,p,item,eof", "tale=p,p,item,cut"]
+    {
+        let asked = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 2, "size": "1024x640"});
+        let events = gateway.stream(asked).rest();
+        let attempt = upstream.ledger().pop().expect("an attempt");
+        let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+        let partial = "image_generation.partial_image";
+        assert_eq!(names, [partial, partial, "image_generation.completed"], "{script}");
+        for (index, event) in events.iter().enumerate() {
+            assert!(event.data["b64_json"] == attempt.images[index].as_str(), "image {index} was changed: {script}");
+            assert_eq!((&event.data["type"], &event.data["size"]), (&json!(names[index]), &json!("1024x640")));
+            assert!(event.data["created_at"].is_u64());
+        }
+        assert_eq!(
+            (&events[0].data["partial_image_index"], &events[1].data["partial_image_index"]),
+            (&json!(0), &json!(1))
+        );
+        let whole = !script.ends_with("eof") && !script.ends_with("cut");
+        assert_eq!(
+            events[2].data["usage"]["output_tokens"] == json!(196),
+            whole,
+            "{script}: {}",
+            events[2].data["usage"]
+        );
+        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)), "{script}");
+    }
+    let form = Form::minimum().text("stream", "true").text("partial_images", "1").file("image", &alpha_png(64, 64));
+    let text = gateway.edit(form).text();
+    for name in ["image_edit.partial_image", "image_edit.completed"] {
+        assert_eq!(text.matches(&format!("event: {name}\n")).count(), 1, "{text:.300}");
+    }
+}
+
+#[test]
+fn the_text_model_is_that_of_the_account() {
+    let upstream = FakeUpstream::start();
+    let account = Account::at("only", &upstream).speaking_responses().line("host_model = \"gpt-5.4-mini\"");
+    let gateway = Gateway::with("", &[account]);
+    gateway.generate(json!({})).good();
+    is_forced(&upstream.ledger()[0].json(), "gpt-5.4-mini");
+    let shown = gateway.manage(&["config", "show"]);
+    assert!(shown.good().contains("host_model = \"gpt-5.4-mini\""), "{}", shown.good());
+}
+
+#[test]
+fn a_text_model_that_means_nothing_is_a_problem_of_the_settings() {
+    let check = |lines: &str, problem: &str| {
+        let gateway = Gateway::simulated();
+        let account = format!(
+            "[[accounts]]\nname = \"a\"\nkind = \"api_key\"\nbase_url = \"https://a.example/v1\"\n\
+             api_key = {{ env = \"PATH\" }}\n{lines}\n"
+        );
+        std::fs::write(gateway.config(), account).expect("a configuration");
+        let done = gateway.manage(&["config", "check"]);
+        assert!(done.stderr.contains(problem), "{lines}: {}", done.stderr);
+    };
+    check("host_model = \"gpt-5.5\"", "`host_model` has a meaning only for an account with the protocol \"responses\"");
+    check("protocol = \"responses\"\nhost_model = \"gpt-image-2\"", "`host_model` must be a text model");
+    check("protocol = \"responses\"\nhost_model = \"a b\"", "`host_model` must be the id of a text model");
+}

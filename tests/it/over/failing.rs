@@ -1,0 +1,143 @@
+//! What goes wrong, by the money rules: nothing is paid twice, and the caller is told the truth.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, FakeUpstream, Form, Gateway, alpha_png};
+
+/// Two accounts; `first` is always chosen first, and the other is well.
+fn two(upstream: &FakeUpstream) -> Gateway {
+    let account = |name| Account::at(name, upstream).speaking_responses();
+    let top = "[deadlines]\nstandard = \"2s\"\nlarge = \"2s\"\n";
+    Gateway::with(top, &[account("first"), account("second").spare()])
+}
+
+/// A plain request, and one of events.
+fn asked(gateway: &Gateway, stream: bool, user: &str) -> Answer {
+    if stream {
+        let fields = json!({"user": user, "stream": true, "partial_images": 1});
+        return gateway.generate(fields);
+    }
+    let form = Form::minimum().text("user", user).file("image", &alpha_png(64, 64));
+    gateway.edit(form)
+}
+
+/// U-cases of this protocol: what the first account does, how many calls that makes, and what the caller reads.
+const CASES: [(&str, usize, u16, &str, &str); 25] = [
+    ("status=401", 2, 200, "", "succeeded"),
+    ("status=402", 2, 200, "", "succeeded"),
+    ("status=429 retry-after=1", 2, 200, "", "succeeded"),
+    ("status=429 body=usage-limit resets-in=9", 2, 200, "", "succeeded"),
+    ("status=500", 2, 200, "", "succeeded"),
+    ("tale=created,e", 2, 200, "", "succeeded"),
+    ("tale=created,failed", 2, 200, "", "succeeded"),
+    ("tale=created,e-usage-limit resets-in=9", 2, 200, "", "succeeded"),
+    ("status=400 body=policy", 1, 502, "content_refused", "refused"),
+    ("tale=created,added,e-policy", 1, 502, "content_refused", "refused"),
+    ("tale=created,failed-policy", 1, 502, "content_refused", "refused"),
+    ("tale=created,added,item-refused,c", 1, 502, "content_refused", "refused"),
+    ("tale=created,filtered", 1, 502, "content_refused", "refused"),
+    ("tale=created,progress,text,c", 1, 502, "content_refused", "refused"),
+    ("plain data=words", 1, 502, "content_refused", "refused"),
+    ("tale=created,added,item-failed,c", 1, 502, "no_image_data", "interrupted"),
+    ("tale=created,added,item-failed,text,c", 1, 502, "no_image_data", "interrupted"),
+    ("tale=created,added,item-blank,c", 1, 502, "no_image_data", "interrupted"),
+    ("tale=created,added,item-link,c", 1, 502, "no_image_data", "interrupted"),
+    ("tale=created,eof", 1, 502, "no_image_data", "interrupted"),
+    ("tale=created,cut", 1, 502, "network", "interrupted"),
+    ("tale=created,stall", 1, 502, "timeout", "interrupted"),
+    ("status=524 body=html", 1, 502, "timeout", "interrupted"),
+    ("body=html", 1, 502, "no_image_data", "interrupted"),
+    ("hang-up", 1, 502, "network", "interrupted"),
+];
+
+#[test]
+fn every_failure_before_an_image_has_its_class() {
+    let upstream = FakeUpstream::start();
+    for (script, calls, status, reason, state) in CASES {
+        for stream in [false, true] {
+            let gateway = two(&upstream);
+            let before = upstream.attempts();
+            upstream.always("sk-upstream-first", script);
+            let answer = asked(&gateway, stream, "u");
+            let said = format!("{script}, streamed: {stream}: {} {:.300}", answer.status, answer.text());
+            assert_eq!(answer.status, status, "{said}");
+            assert_eq!(upstream.attempts() - before, calls, "{said}");
+            if status != 200 {
+                let error = answer.error(status);
+                assert_eq!((&error["reason"], answer.should_retry()), (&json!(reason), Some("false")), "{said}");
+            }
+            assert!(!answer.text().contains("canary"), "{said}");
+            let record = gateway.settled(1).pop().expect("a record");
+            assert_eq!(record["state"], state, "{said}: {record}");
+        }
+    }
+}
+
+#[test]
+fn the_callers_own_mistake_is_named_by_the_callers_own_name() {
+    let upstream = FakeUpstream::start();
+    let gateway = two(&upstream);
+    let answer = gateway.scripted("status=400 body=parameter");
+    let error = answer.error(400);
+    assert_eq!((&error["param"], &error["message"]), (&json!("quality"), &json!("Invalid value: 'low'.")));
+    assert_eq!(upstream.attempts(), 1);
+}
+
+#[test]
+fn tokens_without_an_image_are_recorded() {
+    let upstream = FakeUpstream::start();
+    let gateway = two(&upstream);
+    gateway.scripted("tale=created,text,c").error(502);
+    let record = gateway.settled(1).pop().expect("a record");
+    let text = upstream.ledger()[0].usage.clone().expect("tokens");
+    let total = text["total_tokens"].as_u64().expect("a count");
+    assert!(record["usage"]["total_tokens"].as_u64().is_some_and(|counted| counted >= total), "{record}");
+}
+
+#[test]
+fn a_break_in_the_image_is_a_break_of_the_answer_and_one_behind_it_is_none() {
+    let upstream = FakeUpstream::start();
+    for (script, whole) in [
+        ("tale=created,half,cut b64=800000", false),
+        ("tale=created,half,eof b64=800000", false),
+        ("tale=created,item,cut", true),
+        ("tale=created,item,eof", true),
+        ("tale=created,item,e", true),
+        ("tale=created,item,failed-policy", true),
+        ("tale=created,item,stall", true),
+    ] {
+        let gateway = two(&upstream);
+        let before = upstream.attempts();
+        let answer = gateway.scripted(script);
+        assert_eq!((answer.status, answer.complete), (200, whole), "{script}");
+        if whole {
+            let attempt = upstream.ledger().pop().expect("an attempt");
+            let json = answer.json();
+            assert_eq!(json["data"][0]["b64_json"], attempt.images[0].as_str(), "{script}");
+            assert_eq!(json["usage"], Value::Null, "tokens that nobody counted are not made up: {script}");
+        }
+        assert_eq!(upstream.attempts() - before, 1, "{script}");
+        let state = if whole { "succeeded" } else { "interrupted" };
+        assert_eq!(gateway.settled(1)[0]["state"], state, "{script}");
+    }
+}
+
+#[test]
+fn a_stream_that_fails_after_a_partial_image_ends_in_an_error_event() {
+    let upstream = FakeUpstream::start();
+    for script in
+        ["tale=p,eof", "tale=p,cut", "tale=p,e", "tale=p,failed-policy", "tale=p,text,c", "tale=p,half,cut b64=800000"]
+    {
+        let gateway = two(&upstream);
+        let before = upstream.attempts();
+        let answer =
+            gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "stream": true, "partial_images": 1}));
+        let text = answer.text();
+        assert!(answer.complete && text.contains("event: image_generation.partial_image\n"), "{script}: {text:.300}");
+        let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
+        assert!(last.starts_with("event: error\ndata: {") && last.contains("upstream_error"), "{script}: {last}");
+        assert!(!text.contains("canary"), "{script}");
+        assert_eq!(upstream.attempts() - before, 1, "{script}");
+        assert_eq!(gateway.settled(1)[0]["state"], "interrupted", "{script}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Several images where one call makes one: as many calls, one record, one answer, and the truth about what is missing.
+
+use serde_json::{Value, json};
+
+use super::{before, is_counted};
+use crate::kit::{Account, FakeUpstream, Gateway};
+
+/// The classes of the attempts of a record, in alphabetical order; an image has none.
+fn classes(record: &Value) -> Vec<String> {
+    let attempts = record["attempts"].as_array().expect("attempts").iter();
+    let mut classes: Vec<String> =
+        attempts.map(|attempt| attempt["class"].as_str().unwrap_or("-").to_owned()).collect();
+    classes.sort();
+    classes
+}
+
+#[test]
+fn each_image_is_a_call_of_its_own_and_all_of_them_are_one_answer() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    upstream.in_turn("sk-upstream-only", &["format=webp", "format=jpeg", "plain format=png"]);
+    let answer = gateway.generate(json!({"n": 3, "size": "1024x640"}));
+    let json = answer.good();
+    let ledger = upstream.ledger();
+    assert_eq!(ledger.len(), 3);
+    assert!(ledger.iter().all(|attempt| attempt.json()["tools"][0].get("n").is_none()));
+    let mut made: Vec<&str> = ledger.iter().map(|attempt| attempt.images[0].as_str()).collect();
+    let data = json["data"].as_array().expect("images");
+    let mut found: Vec<&str> = data.iter().map(|image| image["b64_json"].as_str().expect("an image")).collect();
+    made.sort_unstable();
+    found.sort_unstable();
+    assert!(made == found && made[0] != made[1], "the images are those that were made");
+    assert!(data.iter().all(|image| image["revised_prompt"] == "revised: a red cube"));
+    assert_eq!(json["usage"]["output_tokens"], 3 * 196);
+    assert_eq!((&json["model"], answer.header("x-imagate-missing")), (&json!("gpt-image-2"), None));
+    let records = gateway.settled(1);
+    assert_eq!((records.len(), &records[0]["state"], &records[0]["n"]), (1, &json!("succeeded"), &json!(3)));
+    assert_eq!(records[0]["delivered"].as_array().map(Vec::len), Some(3));
+    assert_eq!(classes(&records[0]), ["-", "-", "-"]);
+    is_counted(&records[0], &ledger, &json);
+}
+
+#[test]
+fn the_calls_of_one_job_take_no_more_places_than_there_are() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses().with_places(2)]);
+    let answer = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| gateway.generate(json!({"n": 5, "prompt": "a cube [[gate=go]]"})));
+        upstream.wait_until("two calls are under way", |ledger| ledger.len() == 2);
+        crate::kit::pause(std::time::Duration::from_millis(300));
+        assert_eq!(upstream.attempts(), 2, "a third call had no place");
+        upstream.open_gate("go");
+        asked.join().expect("an answer")
+    });
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(5));
+    assert_eq!(upstream.attempts(), 5);
+}
+
+#[test]
+fn some_images_are_an_answer_that_says_how_many_are_missing() {
+    for (script, class) in [
+        ("status=400 body=policy", "R"),
+        ("tale=created,failed-policy", "R"),
+        ("tale=created,half,cut", "X"),
+        ("tale=created,added,item-failed,c", "X"),
+        ("status=502 body=html", "X"),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = before(&upstream);
+        upstream.in_turn("sk-upstream-only", &["", script, ""]);
+        let answer = gateway.generate(json!({"n": 3}));
+        let json = answer.good();
+        assert_eq!(json["data"].as_array().map(Vec::len), Some(2), "{script}");
+        assert_eq!(answer.header("x-imagate-missing"), Some("1"), "{script}");
+        assert_eq!(json["usage"]["output_tokens"], 2 * 196, "{script}");
+        assert_eq!(upstream.attempts(), 3, "nothing was tried again: {script}");
+        let record = gateway.settled(1).pop().expect("a record");
+        assert_eq!((&record["state"], record["delivered"].as_array().map(Vec::len)), (&json!("succeeded"), Some(2)));
+        assert_eq!(classes(&record), ["-", "-", class], "{script}: {record}");
+    }
+}
+
+#[test]
+fn what_failed_without_cost_is_made_on_another_account() {
+    let upstream = FakeUpstream::start();
+    let account = |name| Account::at(name, &upstream).speaking_responses();
+    let gateway = Gateway::with("", &[account("first"), account("second").spare()]);
+    upstream.in_turn("sk-upstream-first", &["", "status=500", ""]);
+    let json = gateway.generate(json!({"n": 3})).good();
+    assert_eq!(json["data"].as_array().map(Vec::len), Some(3));
+    assert_eq!(classes(&gateway.settled(1)[0]), ["-", "-", "-", "F"]);
+}
+
+#[test]
+fn where_no_image_was_made_the_worst_failure_is_told() {
+    for (scripts, code, reason, state) in [
+        (&["status=400 body=policy"; 3][..], 502, "content_refused", "refused"),
+        (&["status=400 body=policy", "tale=created,half,cut", "tale=created,half,cut"], 502, "network", "interrupted"),
+        (&["tale=created,half,cut"; 3], 502, "network", "interrupted"),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = before(&upstream);
+        upstream.in_turn("sk-upstream-only", scripts);
+        let answer = gateway.generate(json!({"n": 3}));
+        assert_eq!(
+            (&answer.error(code)["reason"], answer.should_retry()),
+            (&json!(reason), Some("false")),
+            "{scripts:?}"
+        );
+        assert_eq!(gateway.settled(1)[0]["state"], state, "{scripts:?}");
+        assert!(upstream.attempts() <= 3, "{scripts:?}");
+    }
+}
+
+#[test]
+fn an_answer_of_several_calls_is_paid_once_under_its_name() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let call = || gateway.call(json!({"n": 2})).header("idempotency-key", "k-1").send(gateway.address());
+    let (first, second) = (call(), call());
+    assert_eq!(first.body, second.body);
+    assert_eq!(second.header("x-imagate-replayed"), Some("true"));
+    assert_eq!((upstream.attempts(), gateway.settled(1).len()), (2, 1));
+}

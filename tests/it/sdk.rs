@@ -1,0 +1,129 @@
+//! The SDK of this crate against the program of this crate: tasks for text models, and models that an operator added.
+
+use imagate::client::{
+    Client, Error, GenerateRequest, ImageTool, OutputItem, PartialImages, ResponseItem, ResponseRequest, ResponseStep,
+};
+use imagate::image::Format;
+use imagate::size;
+use imagate::types::Quality;
+use serde_json::json;
+
+use crate::kit::{Account, FakeUpstream, Gateway};
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn client(gateway: &Gateway) -> Client {
+    Client::new(&gateway.base_url(), gateway.secret()).expect("a client")
+}
+
+fn drawing(task: &str) -> ResponseRequest {
+    let tool = ImageTool::new().size(size!("1024x640")).quality(Quality::Low).format(Format::Jpeg);
+    ResponseRequest::new("gpt-5.5", task).tool(tool.partial_images(PartialImages::MAX))
+}
+
+#[test]
+fn a_task_draws_to_a_file_and_its_output_goes_into_the_next_turn() {
+    let gateway = Gateway::simulated();
+    let (client, folder) = (client(&gateway), tempfile::TempDir::new().expect("a directory"));
+    run(async {
+        let first = client.responses().create(drawing("a fox")).await?;
+        assert!(first.is_simulated() && !first.text().is_empty() && first.image_usage().is_some(), "{first:?}");
+        let image = first.images().next().expect("an image");
+        let path = image.write_to(folder.path().join("fox")).await?;
+        assert_eq!(
+            (path.extension().and_then(|end| end.to_str()), image.dimensions()),
+            (Some("jpg"), Some((1024, 640)))
+        );
+        let mut items: Vec<ResponseItem> = first.output().iter().map(Into::into).collect();
+        items.push(ResponseItem::user("at night"));
+        let second = client.responses().create(ResponseRequest::new("gpt-5.5", items)).await?;
+        assert_eq!((second.status(), second.images().count()), (Some("completed"), 0), "{second:?}");
+        Ok::<(), Error>(())
+    })
+    .expect("two turns");
+    assert_eq!(gateway.settled(2).len(), 2);
+}
+
+#[test]
+fn a_stream_of_a_task_brings_intermediate_images_and_then_all_of_it() {
+    let gateway = Gateway::simulated();
+    let client = client(&gateway);
+    run(async {
+        let mut stream = client.responses().stream(drawing("a fox")).await?;
+        let (mut partials, mut done, mut said, mut last) = (0, None, String::new(), None);
+        while let Some(event) = stream.next().await {
+            match event?.into_step() {
+                ResponseStep::PartialImage { image, .. } => {
+                    assert_eq!(image.dimensions(), Some((1024, 640)));
+                    partials += 1;
+                }
+                ResponseStep::ItemDone { item: OutputItem::Image(call), .. } => done = call.image().cloned(),
+                ResponseStep::TextDelta { delta, .. } => said.push_str(&delta),
+                ResponseStep::Completed { response, .. } => last = Some(response),
+                _ => {}
+            }
+        }
+        let (done, last) = (done.expect("an image"), last.expect("a response"));
+        assert_eq!((partials, last.text()), (3, said));
+        assert_eq!(last.images().next().map(|image| image.base64()), Some(done.base64()));
+        Ok::<(), Error>(())
+    })
+    .expect("a stream");
+}
+
+#[test]
+fn a_failure_in_the_middle_is_the_failed_response_and_one_error() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("one", &upstream).speaking_responses()]);
+    upstream.next("events=created,progress,added,p,cut");
+    let (mut kinds, mut end) = (Vec::new(), None);
+    run(async {
+        let mut stream = client(&gateway).responses().stream(drawing("a fox")).await.expect("a stream");
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(event) => kinds.push(event.kind().to_owned()),
+                Err(error) => end = Some(error),
+            }
+        }
+    });
+    assert_eq!(kinds.last().map(String::as_str), Some("response.failed"), "{kinds:?}");
+    let error = end.expect("an error");
+    assert_eq!((error.code(), error.is_retryable()), (Some("upstream_error"), false), "{error:?}");
+    assert!(error.request_id().is_some());
+    assert_eq!((upstream.attempts(), gateway.settled(1).len()), (1, 1), "nothing was sent twice");
+}
+
+#[test]
+fn a_task_that_breaks_a_rule_names_the_parameter() {
+    let gateway = Gateway::simulated();
+    let error = run(client(&gateway).responses().create(ResponseRequest::new("gpt-image-2", "a fox")));
+    assert_eq!(error.expect_err("an image model").param(), Some("model"));
+    let tool = ImageTool::new().set("quality", "hd");
+    let error = run(client(&gateway).responses().create(ResponseRequest::new("gpt-5.5", "a fox").tool(tool)));
+    assert_eq!(error.expect_err("no such quality").param(), Some("tools[0].quality"));
+}
+
+#[test]
+fn a_model_that_the_operator_added_is_listed_by_nobody_found_by_its_id_and_drawn_with() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-talking", "models=gpt-5.5");
+    let accounts = [Account::at("drawing", &upstream), Account::at("talking", &upstream).speaking_responses()];
+    let gateway = Gateway::with("[[models]]\nid = \"sketch-1\"\nmax_images = 1\n", &accounts);
+    let client = client(&gateway);
+    run(async {
+        let list = client.models().list().await?;
+        assert_eq!(list.data.iter().map(|model| model.id.as_str()).collect::<Vec<_>>(), ["gpt-5.5"]);
+        assert_eq!(client.models().retrieve("sketch-1").await?.id, "sketch-1");
+        let missing = client.models().retrieve("sketch-2").await.expect_err("no such model");
+        assert_eq!((missing.status(), missing.code()), (Some(404), Some("model_not_found")));
+        let images = client.images().generate(GenerateRequest::new("a fox").model("sketch-1")).await?;
+        assert_eq!(images.response().model.as_deref(), Some("sketch-1"));
+        Ok::<(), Error>(())
+    })
+    .expect("a model of the operator's own");
+    let drawn = upstream.ledger().pop().expect("an attempt").json();
+    assert_eq!(drawn["model"], json!("sketch-1"));
+}

@@ -1,0 +1,33 @@
+//! Skills registry manifests: a corpus with a folder for each rule, an independent validator as a second opinion on
+//! the shape, the models, and the commands of the program.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
+
+#[path = "skills/agree.rs"]
+mod agree;
+#[cfg(feature = "cli")]
+#[path = "skills/cli.rs"]
+mod cli;
+#[path = "skills/corpus.rs"]
+mod corpus;
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the tests of the program use the rest"))]
+#[path = "skills/hostile.rs"]
+mod hostile;
+#[path = "skills/models.rs"]
+mod models;
+#[path = "skills/mutate.rs"]
+mod mutate;
+#[path = "skills/outside.rs"]
+mod outside;
+#[cfg(feature = "cli")]
+#[path = "skills/own.rs"]
+mod own;
+#[cfg(feature = "cli")]
+#[path = "skills/packages.rs"]
+mod packages;
+#[path = "skills/reference.rs"]
+mod reference;
+#[path = "skills/repositories.rs"]
+mod repositories;
+#[cfg(feature = "cli")]
+#[path = "skills/speed.rs"]
+mod speed;

@@ -1,0 +1,75 @@
+//! Three opinions on the shape are one: the check, the types, and the reference validator of Python on the schema.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use imagate::manifest::rules::Class;
+use imagate::manifest::{Manifest, Options, Source, check};
+
+use crate::corpus::{cases, folder};
+use crate::mutate::{Dice, mutated, seeds};
+
+const MUTATIONS: usize = 10_000;
+
+/// Whether the check finds nothing wrong with the shape; nothing where there is more of it than is read.
+fn verdict(bytes: &[u8]) -> Option<bool> {
+    let report = check(Source::new("", bytes), &Options::default());
+    let mut shape =
+        report.findings().iter().map(imagate::manifest::Finding::rule).filter(|rule| rule.class == Class::Shape);
+    let is_limit = shape.clone().any(|rule| rule.id == "M007");
+    (!is_limit).then(|| shape.next().is_none())
+}
+
+/// What the reference validator says of each.
+fn second_opinions(documents: &[Vec<u8>]) -> Vec<bool> {
+    let script = folder().parent().expect("tests").join("clients/schema_verdicts.py");
+    let schema = folder().join("../../schemas/skills-registry.schema.json");
+    let mut command = Command::new(crate::outside::python("jsonschema", "IMAGATE_PY_JSONSCHEMA"));
+    let mut child = command
+        .arg(script)
+        .arg(schema)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut input = child.stdin.take().expect("a pipe");
+    let lines: String = documents.iter().map(|bytes| STANDARD.encode(bytes) + "\n").collect();
+    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().expect("its output");
+    writer.join().expect("the writer").expect("all was read");
+    assert!(output.status.success(), "{command:?}");
+    output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| line == b"1").collect()
+}
+
+fn compare(documents: &[Vec<u8>]) -> (usize, usize) {
+    let opinions = second_opinions(documents);
+    assert_eq!(opinions.len(), documents.len());
+    let mut counts = (0, 0);
+    for (bytes, opinion) in documents.iter().zip(opinions) {
+        let Some(verdict) = verdict(bytes) else { continue };
+        let shown = String::from_utf8_lossy(bytes);
+        assert_eq!(verdict, opinion, "the check and the validator do not agree on {shown}");
+        let typed = Manifest::read(&Source::new("", bytes.as_slice())).is_ok();
+        assert_eq!(verdict, typed, "the check and the types do not agree on {shown}");
+        if verdict { counts.0 += 1 } else { counts.1 += 1 }
+    }
+    counts
+}
+
+#[test]
+fn the_reference_validator_agrees_on_the_corpus() {
+    let documents: Vec<Vec<u8>> = cases().iter().map(|case| case.source.bytes().to_vec()).collect();
+    let (good, bad) = compare(&documents);
+    assert!(good > 50 && bad > 30, "{good} {bad}");
+}
+
+#[test]
+fn the_reference_validator_agrees_on_ten_thousand_mutations() {
+    let (seeds, mut dice) = (seeds(), Dice::new(7));
+    let documents: Vec<Vec<u8>> = (0..MUTATIONS).map(|_| mutated(&seeds, &mut dice)).collect();
+    let (good, bad) = compare(&documents);
+    println!("{good} of the right shape, {bad} of another");
+    assert!(good > MUTATIONS / 10 && bad > MUTATIONS / 10, "{good} {bad}");
+}

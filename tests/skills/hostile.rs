@@ -1,0 +1,332 @@
+//! Archives made to harm whoever unpacks them, built from parts: each way to lie, in every place where it can be told.
+//!
+//! Shared by the tests of the archive reader and those of the program that installs.
+#![expect(clippy::cast_possible_truncation, reason = "what is built here is small, and lies on purpose")]
+
+#[path = "hostile/tars.rs"]
+mod tars;
+#[path = "hostile/whole.rs"]
+mod whole;
+#[path = "hostile/zips.rs"]
+mod zips;
+
+use miniz_oxide::deflate::compress_to_vec;
+
+/// One archive, and what is wrong with it in a few words.
+pub(crate) struct Hostile {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// One entry of a zip; what is not set follows from the rest.
+#[derive(Clone, Default)]
+pub(crate) struct Part {
+    pub(crate) name: Vec<u8>,
+    pub(crate) data: Vec<u8>,
+    pub(crate) stored: bool,
+    pub(crate) mode: u32,
+    pub(crate) attributes: u32,
+    pub(crate) flags: u16,
+    pub(crate) method: Option<u16>,
+    pub(crate) size: Option<u32>,
+    pub(crate) packed: Option<u32>,
+    pub(crate) crc: Option<u32>,
+    pub(crate) offset: Option<u32>,
+    pub(crate) disk: u16,
+    pub(crate) extra: Vec<u8>,
+    pub(crate) local_name: Option<Vec<u8>>,
+    pub(crate) local_size: Option<u32>,
+    pub(crate) local_crc: Option<u32>,
+    pub(crate) local_flags: Option<u16>,
+    pub(crate) local_method: Option<u16>,
+    pub(crate) local_extra: Vec<u8>,
+    pub(crate) before: Vec<u8>,
+    pub(crate) behind: Vec<u8>,
+    /// Leaves the header out of the file, or the record out of the directory.
+    pub(crate) no_local: bool,
+    pub(crate) no_record: bool,
+}
+
+impl Part {
+    pub(crate) fn file(name: impl AsRef<[u8]>, data: impl AsRef<[u8]>) -> Self {
+        Self { name: name.as_ref().to_vec(), data: data.as_ref().to_vec(), ..Self::default() }
+    }
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Zip {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) before_directory: Vec<u8>,
+    pub(crate) before_end: Vec<u8>,
+    pub(crate) comment: Vec<u8>,
+    pub(crate) behind: Vec<u8>,
+    pub(crate) count: Option<u16>,
+    pub(crate) count_here: Option<u16>,
+    pub(crate) directory_size: Option<u32>,
+    pub(crate) directory_start: Option<u32>,
+    pub(crate) disk: u16,
+}
+
+pub(crate) const SKILL: &str = "---\nname: demo\ndescription: Shows a thing when it is asked to.\nmetadata:\n  version: \"1.0.0\"\n---\n\n# Demo\n";
+
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |rest, _| if rest & 1 == 1 { (rest >> 1) ^ 0xedb8_8320 } else { rest >> 1 })
+    })
+}
+
+fn put16(out: &mut Vec<u8>, words: &[u16]) {
+    words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+}
+
+fn put32(out: &mut Vec<u8>, longs: &[u32]) {
+    longs.iter().for_each(|long| out.extend(long.to_le_bytes()));
+}
+
+impl Zip {
+    pub(crate) fn of(parts: Vec<Part>) -> Self {
+        Self { parts, ..Self::default() }
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        let (mut out, mut directory) = (Vec::new(), Vec::new());
+        let mut records = 0;
+        for part in &self.parts {
+            let body = if part.stored { part.data.clone() } else { compress_to_vec(&part.data, 6) };
+            let method = part.method.unwrap_or(if part.stored { 0 } else { 8 });
+            let crc = part.crc.unwrap_or_else(|| crc32(&part.data));
+            let packed = part.packed.unwrap_or(body.len() as u32);
+            let size = part.size.unwrap_or(part.data.len() as u32);
+            out.extend(&part.before);
+            let offset = out.len() as u32;
+            if !part.no_local {
+                let name = part.local_name.as_ref().unwrap_or(&part.name);
+                out.extend(b"PK\x03\x04");
+                put16(
+                    &mut out,
+                    &[20, part.local_flags.unwrap_or(part.flags), part.local_method.unwrap_or(method), 0, 33],
+                );
+                put32(&mut out, &[part.local_crc.unwrap_or(crc), packed, part.local_size.unwrap_or(size)]);
+                put16(&mut out, &[name.len() as u16, part.local_extra.len() as u16]);
+                out.extend(name);
+                out.extend(&part.local_extra);
+                out.extend(&body);
+                out.extend(&part.behind);
+            }
+            if part.no_record {
+                continue;
+            }
+            records += 1;
+            directory.extend(b"PK\x01\x02");
+            put16(&mut directory, &[(3 << 8) | 20, 20, part.flags, method, 0, 33]);
+            put32(&mut directory, &[crc, packed, size]);
+            put16(&mut directory, &[part.name.len() as u16, part.extra.len() as u16, 0, part.disk, 0]);
+            put32(&mut directory, &[(part.mode << 16) | part.attributes, part.offset.unwrap_or(offset)]);
+            directory.extend(&part.name);
+            directory.extend(&part.extra);
+        }
+        out.extend(&self.before_directory);
+        let start = out.len() as u32;
+        let size = directory.len() as u32;
+        out.extend(directory);
+        out.extend(&self.before_end);
+        out.extend(b"PK\x05\x06");
+        put16(
+            &mut out,
+            &[self.disk, self.disk, self.count_here.or(self.count).unwrap_or(records), self.count.unwrap_or(records)],
+        );
+        put32(&mut out, &[self.directory_size.unwrap_or(size), self.directory_start.unwrap_or(start)]);
+        put16(&mut out, &[self.comment.len() as u16]);
+        out.extend(&self.comment);
+        out.extend(&self.behind);
+        out
+    }
+}
+
+/// One entry of a tar.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) name: Vec<u8>,
+    pub(crate) data: Vec<u8>,
+    pub(crate) kind: u8,
+    pub(crate) mode: u32,
+    pub(crate) link: Vec<u8>,
+    /// Written into the size field as it is.
+    pub(crate) size: Option<Vec<u8>>,
+    pub(crate) magic: [u8; 8],
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) checksum: Option<Vec<u8>>,
+}
+
+impl Member {
+    pub(crate) fn new(kind: u8, name: impl AsRef<[u8]>, data: impl AsRef<[u8]>) -> Self {
+        Self {
+            name: name.as_ref().to_vec(),
+            data: data.as_ref().to_vec(),
+            kind,
+            mode: 0o644,
+            link: Vec::new(),
+            size: None,
+            magic: *b"ustar\x0000",
+            prefix: Vec::new(),
+            checksum: None,
+        }
+    }
+
+    pub(crate) fn file(name: impl AsRef<[u8]>, data: impl AsRef<[u8]>) -> Self {
+        Self::new(b'0', name, data)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut block = vec![0; 512];
+        let mut set = |at: usize, bytes: &[u8], most: usize| {
+            let bytes = &bytes[..bytes.len().min(most)];
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        set(0, &self.name, 100);
+        set(100, format!("{:07o}\0", self.mode).as_bytes(), 8);
+        set(108, b"0000000\0", 8);
+        set(116, b"0000000\0", 8);
+        let size = self.size.clone().unwrap_or_else(|| format!("{:011o}\0", self.data.len()).into_bytes());
+        set(124, &size, 12);
+        set(136, b"00000000000\0", 12);
+        set(148, b"        ", 8);
+        set(156, &[self.kind], 1);
+        set(157, &self.link, 100);
+        set(257, &self.magic, 8);
+        set(345, &self.prefix, 155);
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        let sum = self.checksum.clone().unwrap_or_else(|| format!("{sum:06o}\0 ").into_bytes());
+        block[148..148 + sum.len()].copy_from_slice(&sum);
+        out.extend(block);
+        out.extend(&self.data);
+        out.resize(out.len().next_multiple_of(512), 0);
+    }
+}
+
+pub(crate) fn tar(members: &[Member]) -> Vec<u8> {
+    let mut out = Vec::new();
+    members.iter().for_each(|member| member.write(&mut out));
+    out.resize(out.len() + 1024, 0);
+    out
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+    out.extend(compress_to_vec(bytes, 6));
+    put32(&mut out, &[crc32(bytes), bytes.len() as u32]);
+    out
+}
+
+pub(crate) fn pax(records: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (key, value) in records {
+        let rest = key.len() + value.len() + 3;
+        let length = (rest..).find(|length| length.to_string().len() + rest == *length).expect("a length");
+        out.extend(format!("{length} {key}={value}\n").bytes());
+    }
+    out
+}
+
+pub(crate) fn skill_part() -> Part {
+    Part::file("SKILL.md", SKILL)
+}
+
+pub(crate) fn skill_member() -> Member {
+    Member::file("SKILL.md", SKILL)
+}
+
+/// Paths that lead out of a folder, or to another file than the one they seem to name.
+pub(crate) const PATHS: &[&str] = &[
+    "../escape.txt",
+    "../../../../../../tmp/escape.txt",
+    "a/../../escape.txt",
+    "a/..",
+    "..",
+    ".",
+    "/escape.txt",
+    "//escape.txt",
+    "/",
+    "C:/escape.txt",
+    "C:escape.txt",
+    "C:\\escape.txt",
+    "\\\\host\\share\\escape.txt",
+    "..\\escape.txt",
+    "a\\..\\..\\escape.txt",
+    "a//escape.txt",
+    "a/./escape.txt",
+    "CON",
+    "nul.txt",
+    "a/COM1.md",
+    "LPT9",
+    "aux",
+    "CONIN$",
+    "escape.txt.",
+    "escape.txt ",
+    "a /b",
+    "escape.txt:stream",
+    "esc\0ape.txt",
+    "esc\nape.txt",
+    "\u{202e}txt.sh",
+    "a\u{200b}b",
+    "a|b",
+    "a?b",
+    "a*b",
+    "a<b",
+    "a\"b",
+    "~/../../escape.txt",
+    "a/b/c/d/e/f/g/h/i.txt",
+    "\u{7f}",
+    "\u{1b}[2J",
+];
+
+/// Pairs that are one file on some systems.
+pub(crate) const PAIRS: &[(&str, &str)] = &[
+    ("a.txt", "a.txt"),
+    ("a.txt", "A.TXT"),
+    ("skill.md", "SKILL.MD"),
+    ("\u{e9}", "e\u{301}"),
+    ("\u{c9}", "\u{e9}"),
+    ("stra\u{df}e", "STRASSE"),
+    ("a", "a/b"),
+    ("a/b", "a"),
+    ("docs/x", "Docs/y"),
+    ("d/e/f", "d/E/g"),
+];
+
+/// Every archive of the collection; none of them may be let in.
+pub(crate) fn archives() -> Vec<Hostile> {
+    let mut all = Vec::new();
+    let mut add = |name: String, bytes: Vec<u8>| all.push(Hostile { name, bytes });
+    for path in PATHS {
+        let mut part = Part::file(path, "x");
+        part.flags = 0x0800;
+        add(format!("zip, path {path:?}"), Zip::of(vec![skill_part(), part]).build());
+        let member = if path.contains('\0') {
+            vec![Member::new(b'x', "x", pax(&[("path", path)])), Member::file("y", "x")]
+        } else {
+            vec![Member::file(path, "x")]
+        };
+        add(format!("tar, path {path:?}"), gzip(&tar(&[vec![skill_member()], member].concat())));
+    }
+    for (first, second) in PAIRS {
+        let part = |name: &str| Part { flags: 0x0800, ..Part::file(name, "x") };
+        add(format!("zip, {first:?} and {second:?}"), Zip::of(vec![skill_part(), part(first), part(second)]).build());
+        let members = [skill_member(), Member::file(first, "x"), Member::file(second, "y")];
+        add(format!("tar, {first:?} and {second:?}"), gzip(&tar(&members)));
+    }
+    zips::lies().into_iter().for_each(|(name, zip)| add(format!("zip, {name}"), zip.build()));
+    zips::kinds().into_iter().for_each(|(name, zip)| add(format!("zip, {name}"), zip.build()));
+    tars::lies().into_iter().for_each(|(name, members)| add(format!("tar, {name}"), gzip(&tar(&members))));
+    for kind in [b'1', b'2', b'3', b'4', b'6', b'7', b'S', b'K', b'D', b'M', b'N', b'V', b'A', b'~'] {
+        let mut link = Member::new(kind, "link", "");
+        link.link = b"../../escape".to_vec();
+        let name = char::from(kind);
+        add(format!("tar, an entry of kind {name}"), gzip(&tar(&[skill_member(), link.clone()])));
+        let members = [skill_member(), link, Member::file("link/escape.txt", "x")];
+        add(format!("tar, a file through kind {name}"), gzip(&tar(&members)));
+    }
+    whole::bombs(&mut add);
+    whole::wrappings(&mut add);
+    all
+}

@@ -1,0 +1,73 @@
+//! Tars that lie: in their headers, and in the records before them.
+
+use super::{Member, pax, skill_member};
+
+type Lie = (&'static str, Vec<Member>);
+
+pub(super) fn lies() -> Vec<Lie> {
+    [headers(), records()].concat()
+}
+
+fn headers() -> Vec<Lie> {
+    let one = |change: fn(&mut Member)| {
+        let mut member = Member::file("notes.md", "notes ".repeat(20));
+        change(&mut member);
+        vec![skill_member(), member]
+    };
+    vec![
+        ("an old tar", one(|member| member.magic = [0; 8])),
+        ("a wrong checksum", one(|member| member.checksum = Some(b"000001\0 ".to_vec()))),
+        ("a checksum that is no number", one(|member| member.checksum = Some(b"zzzzzz\0 ".to_vec()))),
+        ("a size that is no number", one(|member| member.size = Some(b"zzzzzzzzzzz\0".to_vec()))),
+        ("a negative size", one(|member| member.size = Some(vec![0xff; 12]))),
+        ("a size of 64 bits", one(|member| member.size = Some(vec![0x80, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]))),
+        ("a size beyond the end", one(|member| member.size = Some(b"77777777777\0".to_vec()))),
+        ("a size too small", one(|member| member.size = Some(b"00000000001\0".to_vec()))),
+        ("a set-user-id program", one(|member| member.mode = 0o4755)),
+        ("a set-group-id program", one(|member| member.mode = 0o2755)),
+        ("a sticky file", one(|member| member.mode = 0o1755)),
+        ("a file with the name of a folder", one(|member| member.name = b"notes/".to_vec())),
+        ("a folder with contents", one(|member| member.kind = b'5')),
+        ("a prefix that leads out", one(|member| member.prefix = b"../..".to_vec())),
+        ("a prefix that is absolute", one(|member| member.prefix = b"/tmp".to_vec())),
+        ("a name that is not UTF-8", one(|member| member.name = b"caf\xe9.md".to_vec())),
+    ]
+}
+
+fn records() -> Vec<Lie> {
+    let after = |kind: u8, records: &[u8]| {
+        vec![skill_member(), Member::new(kind, "x", records), Member::file("notes.md", "notes")]
+    };
+    vec![
+        ("a path of records that leads out", after(b'x', &pax(&[("path", "../escape.txt")]))),
+        ("an absolute path of records", after(b'x', &pax(&[("path", "/tmp/escape.txt")]))),
+        ("a path of records with a zero", after(b'x', &pax(&[("path", "notes.md\0/../escape")]))),
+        ("a link by records", after(b'x', &pax(&[("linkpath", "/etc/passwd")]))),
+        ("another size by records", after(b'x', &pax(&[("size", "1")]))),
+        ("a huge size by records", after(b'x', &pax(&[("size", "99999999999999999999")]))),
+        (
+            "a sparse file by records",
+            after(b'x', &pax(&[("GNU.sparse.major", "1"), ("GNU.sparse.name", "../escape.txt")])),
+        ),
+        ("two paths by records", after(b'x', &pax(&[("path", "a.md"), ("path", "b.md")]))),
+        ("records that are cut off", after(b'x', b"99 path=a\n")),
+        ("records without a length", after(b'x', b"path=a\n")),
+        ("records of length zero", after(b'x', b"0 path=a\n")),
+        ("a path for every file", after(b'g', &pax(&[("path", "../escape.txt")]))),
+        ("a long name that leads out", after(b'L', b"../../escape.txt\0")),
+        ("an absolute long name", after(b'L', b"/tmp/escape.txt\0")),
+        ("a long name that is too long", after(b'L', &[b'a'; 5000])),
+        ("a long name of megabytes", after(b'L', &[b'a'; 1_000_000])),
+        ("records of megabytes", after(b'x', &[b'1'; 1_000_000])),
+        ("two long names", {
+            let long = |name: &str| Member::new(b'L', "x", name);
+            vec![skill_member(), long("a.md\0"), long("b.md\0"), Member::file("c.md", "c")]
+        }),
+        ("a long name and nothing", vec![skill_member(), Member::new(b'L', "x", "a.md\0")]),
+        ("more behind an empty block", {
+            let mut hole = Member::file("x", "");
+            hole.name = Vec::new();
+            vec![skill_member(), hole]
+        }),
+    ]
+}

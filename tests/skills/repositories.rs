@@ -1,0 +1,267 @@
+//! The part of the corpus that needs a checkout: for each rule about files and packages small repositories that break it, and
+//! some that come near. They are made by this file; with `IMAGATE_BLESS=1` they are written anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use imagate::manifest::package::Sha256Sum;
+use imagate::manifest::rules::{self, Class};
+use imagate::manifest::{Source, format};
+use serde_json::{Value, json};
+
+use crate::corpus;
+use crate::hostile::{Member, Part, SKILL, Zip, gzip, pax, skill_member, skill_part, tar};
+
+const ZIP: &str = "packages/demo-1.0.0.zip";
+const DOCUMENT: &str = "skills/demo/SKILL.md";
+
+/// A repository with one skill.
+struct Repository {
+    manifest: Value,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Repository {
+    fn new() -> Self {
+        let manifest = json!({
+            "schema_version": "1.0",
+            "generated_at": "2026-11-21T03:00:00Z",
+            "repository": {
+                "name": "example/skills",
+                "git_url": "https://github.com/example/skills.git",
+                "raw_base_url": "https://raw.githubusercontent.com/example/skills/main",
+                "branch": "main",
+            },
+            "skills": [{
+                "name": "demo", "version": "1.0.0", "title": "Demo", "description": "Shows a thing when it is asked to.",
+                "path": "skills/demo", "package": ZIP,
+            }],
+            "apis": [],
+        });
+        let mut repository = Self { manifest, files: BTreeMap::new() };
+        repository.put(DOCUMENT, SKILL);
+        repository.pack(&Zip::of(vec![skill_part()]).build());
+        repository
+    }
+
+    fn put(&mut self, path: &str, bytes: impl AsRef<[u8]>) {
+        self.files.insert(path.to_owned(), bytes.as_ref().to_vec());
+    }
+
+    fn entry(&mut self, key: &str, value: impl Into<Value>) {
+        self.manifest["skills"][0][key] = value.into();
+    }
+
+    fn pack(&mut self, bytes: &[u8]) {
+        self.put(ZIP, bytes);
+        self.entry("sha256", Sha256Sum::of(bytes).to_string());
+        self.entry("size_bytes", bytes.len());
+    }
+
+    fn pack_tar(&mut self, bytes: &[u8]) {
+        self.pack(bytes);
+        self.files.remove(ZIP);
+        self.put("packages/demo-1.0.0.tar.gz", bytes);
+        self.entry("package", "packages/demo-1.0.0.tar.gz");
+    }
+
+    /// The same `SKILL.md` in the folder and in the package.
+    fn skill(&mut self, text: &str) {
+        self.put(DOCUMENT, text);
+        self.pack(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
+    }
+
+    /// These files beside the `SKILL.md`, in the folder and in the package.
+    fn with(&mut self, parts: &[Part]) {
+        for part in parts {
+            self.put(&format!("skills/demo/{}", String::from_utf8_lossy(&part.name)), &part.data);
+        }
+        self.pack(&Zip::of([&[skill_part()], parts].concat()).build());
+    }
+
+    fn zip(&mut self, parts: Vec<Part>) {
+        self.pack(&Zip::of([vec![skill_part()], parts].concat()).build());
+    }
+}
+
+type Change = fn(&mut Repository);
+
+/// What is done to a good repository, by the rule that it is about.
+fn changes() -> Vec<(&'static str, &'static str, Change)> {
+    [checkout(), archives(), contents()].concat()
+}
+
+fn checkout() -> Vec<(&'static str, &'static str, Change)> {
+    vec![
+        ("good", "repository", |_| ()),
+        ("good", "repository-with-files", |one| {
+            one.with(&[Part::file("docs/more.md", "More.\n"), Part::file("run.sh", "#!/bin/sh\n")]);
+        }),
+        ("good", "repository-with-a-tar", |one| one.pack_tar(&gzip(&tar(&[skill_member()])))),
+        ("M070", "no-folder", |one| one.entry("path", "skills/none")),
+        ("M070", "a-file", |one| one.entry("path", DOCUMENT)),
+        ("M070", "no-skill-file", |one| {
+            one.files.remove(DOCUMENT);
+            one.put("skills/demo/README.md", "A folder.\n");
+        }),
+        ("M071", "no-package", |one| drop(one.files.remove(ZIP))),
+        ("M071", "a-folder", |one| one.entry("package", "packages")),
+        ("M072", "one-byte-more", |one| {
+            let size = one.files[ZIP].len() + 1;
+            one.entry("size_bytes", size);
+        }),
+        ("M073", "another-package", |one| {
+            one.entry("sha256", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb");
+        }),
+        ("M073", "good-capital", |one| {
+            let sum = one.manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase();
+            one.entry("sha256", sum);
+        }),
+        ("M075", "pointer", |one| one.put(ZIP, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")),
+        ("M076", "capital-folder", |one| one.entry("path", "Skills/demo")),
+        ("M076", "capital-package", |one| one.entry("package", "packages/Demo-1.0.0.zip")),
+        ("M077", "draft", |one| one.put("skills/draft/SKILL.md", SKILL.replace("demo", "draft"))),
+        ("M077", "good-folder-without-a-skill", |one| one.put("skills/shared/words.md", "Words.\n")),
+        ("M078", "older", |one| one.put("packages/demo-0.9.0.zip", "")),
+        ("M079", "no-document", |one| {
+            one.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
+        }),
+        ("M079", "good-document", |one| {
+            one.put("apis/images.md", "# Images\n");
+            one.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
+        }),
+    ]
+}
+
+fn archives() -> Vec<(&'static str, &'static str, Change)> {
+    vec![
+        ("M080", "cut-off", |one| {
+            let bytes = one.files[ZIP].clone();
+            one.pack(&bytes[..bytes.len() - 30]);
+        }),
+        ("M080", "a-tar-called-zip", |one| one.pack(&gzip(&tar(&[skill_member()])))),
+        ("M080", "encrypted", |one| one.zip(vec![Part { flags: 1, ..Part::file("notes.md", "notes") }])),
+        ("M081", "bomb", |one| one.zip(vec![Part::file("zeros", vec![0; 300_000])])),
+        ("M081", "deep", |one| one.zip(vec![Part::file("a/b/c/d/e/f/g/h/i", "x")])),
+        ("M082", "up", |one| one.zip(vec![Part::file("../escape.txt", "x")])),
+        ("M082", "absolute-in-a-tar", |one| {
+            one.pack_tar(&gzip(&tar(&[skill_member(), Member::file("/tmp/escape.txt", "x")])));
+        }),
+        ("M082", "up-by-a-record", |one| {
+            let record = Member::new(b'x', "x", pax(&[("path", "../escape.txt")]));
+            one.pack_tar(&gzip(&tar(&[skill_member(), record, Member::file("x", "x")])));
+        }),
+        ("M082", "device", |one| one.zip(vec![Part::file("con.txt", "x")])),
+        ("M083", "twice", |one| one.zip(vec![Part::file("notes.md", "one"), Part::file("notes.md", "two")])),
+        ("M083", "by-case", |one| one.zip(vec![Part::file("notes.md", "one"), Part::file("NOTES.md", "two")])),
+        ("M084", "link", |one| one.zip(vec![Part { mode: 0o120_777, ..Part::file("link", "/etc/passwd") }])),
+        ("M084", "hard-link-in-a-tar", |one| {
+            one.pack_tar(&gzip(&tar(&[skill_member(), Member::new(b'1', "link", "")])));
+        }),
+        ("M084", "set-user-id", |one| one.zip(vec![Part { mode: 0o104_755, ..Part::file("run", "#!/bin/sh\n") }])),
+        ("M085", "two-names", |one| {
+            one.zip(vec![Part { local_name: Some(b"other.md".to_vec()), ..Part::file("notes.md", "notes") }]);
+        }),
+        ("M085", "hidden", |one| one.zip(vec![Part { no_record: true, ..Part::file("hidden.md", "hidden") }])),
+        ("M085", "bytes-behind", |one| {
+            let bytes = [one.files[ZIP].as_slice(), b"hidden"].concat();
+            one.pack(&bytes);
+        }),
+    ]
+}
+
+fn contents() -> Vec<(&'static str, &'static str, Change)> {
+    vec![
+        ("M086", "too-deep", |one| one.pack(&Zip::of(vec![Part::file("a/b/SKILL.md", SKILL)]).build())),
+        ("M086", "files-outside", |one| {
+            one.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x.md", "x")]).build());
+        }),
+        ("M086", "another-folder", |one| one.pack(&Zip::of(vec![Part::file("other/SKILL.md", SKILL)]).build())),
+        ("M086", "good-folder", |one| one.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build())),
+        ("M087", "no-front-matter", |one| one.skill("# Demo\n")),
+        ("M087", "no-description", |one| one.skill("---\nname: demo\n---\n# Demo\n")),
+        ("M087", "alias", |one| one.skill("---\nname: &a demo\ndescription: *a\n---\n# Demo\n")),
+        ("M087", "key-twice", |one| {
+            one.skill("---\nname: demo\nname: demo\ndescription: Shows a thing when it is asked to.\n---\n");
+        }),
+        ("M087", "another-folder", |one| {
+            one.files.remove(DOCUMENT);
+            one.put("skills/other/SKILL.md", SKILL);
+            one.entry("path", "skills/other");
+        }),
+        ("M088", "version", |one| one.entry("version", "1.0.1")),
+        ("M088", "good-no-version", |one| {
+            one.skill("---\nname: demo\ndescription: Shows a thing when it is asked to.\n---\n# Demo\n");
+        }),
+        ("M089", "description", |one| one.entry("description", "Shows another thing.")),
+        ("M090", "changed", |one| one.put(DOCUMENT, format!("{SKILL}More.\n"))),
+        ("M090", "not-packed", |one| one.put("skills/demo/new.md", "New.\n")),
+        ("M090", "only-packed", |one| one.zip(vec![Part::file("hidden.md", "hidden")])),
+        ("M091", "environment", |one| one.zip(vec![Part::file(".env", "KEY=1")])),
+        ("M091", "key", |one| one.zip(vec![Part::file("deploy/id_ed25519", "key")])),
+        ("M091", "good-example", |one| one.with(&[Part::file(".env.example", "KEY=")])),
+        ("M092", "finder", |one| one.zip(vec![Part::file(".DS_Store", "x")])),
+        ("M092", "python", |one| one.zip(vec![Part::file("__pycache__/a.pyc", "x")])),
+        ("M093", "gone", |one| one.skill(&format!("{SKILL}See [more](docs/more.md).\n"))),
+        ("M093", "good-links", |one| {
+            let text = format!(
+                "{SKILL}See [more](docs/more.md#part), [all](docs/), [that](https://example.com/x.md) and `[x](y.md)`.\n"
+            );
+            let parts = [Part::file("SKILL.md", &text), Part::file("docs/more.md", "More.\n")];
+            one.put(DOCUMENT, &text);
+            one.put("skills/demo/docs/more.md", "More.\n");
+            one.pack(&Zip::of(parts.to_vec()).build());
+        }),
+        ("M094", "script", |one| one.with(&[Part { mode: 0o100_755, ..Part::file("run.sh", "#!/bin/sh\n") }])),
+        ("M095", "lines", |one| one.skill(&format!("{SKILL}{}", "Line.\n".repeat(501)))),
+        ("M096", "model", |one| one.skill(&SKILL.replace("metadata:", "model: any\nmetadata:"))),
+    ]
+}
+
+/// Every file of the corpus that comes from here.
+fn made() -> BTreeMap<String, Vec<u8>> {
+    let mut made = BTreeMap::new();
+    for (rule, name, change) in changes() {
+        let mut repository = Repository::new();
+        change(&mut repository);
+        let text = format(&Source::new("m", repository.manifest.to_string()), false).expect("a manifest");
+        made.insert(format!("{rule}/{name}.json"), text.into_bytes());
+        for (path, bytes) in repository.files {
+            made.insert(format!("{rule}/{name}.files/{path}"), bytes);
+        }
+    }
+    made
+}
+
+#[test]
+fn the_repositories_of_the_corpus_are_those_of_this_file() {
+    let folder = corpus::folder().join("corpus");
+    for (path, bytes) in made() {
+        let path = folder.join(path);
+        if crate::outside::setting("IMAGATE_BLESS").is_some() {
+            write(&path, &bytes);
+        }
+        assert!(
+            fs::read(&path).is_ok_and(|there| there == bytes),
+            "{}; write it anew with IMAGATE_BLESS=1",
+            path.display()
+        );
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(path, bytes).expect("a file of the corpus");
+}
+
+/// A link cannot lie in the corpus: git on some systems makes a text of it. The tests of the library have it.
+#[test]
+fn every_rule_about_files_and_packages_has_a_repository() {
+    let changes = changes();
+    let of_files = |class| matches!(class, Class::Repository | Class::Package);
+    let has = |id: &str| changes.iter().any(|(rule, name, _)| *rule == id && !name.starts_with("good"));
+    let missing: Vec<&str> =
+        rules::all().filter(|rule| of_files(rule.class) && !has(rule.id)).map(|rule| rule.id).collect();
+    assert_eq!(missing, ["M074"]);
+}
