@@ -188,14 +188,7 @@ impl Story<'_> {
                 self.event("response.output_item.done", json!({"output_index": 0, "item": item}));
             }
             "p" => {
-                let mut image = self.image();
-                let mut partial = json!({"output_index": 0, "item_id": "ig_1", "partial_image_index": 0});
-                // Of the size that was asked for, however long the final one is.
-                let asked = self.asked.clone().unwrap_or(json!({"prompt": self.input}));
-                partial["partial_image_b64"] = answer::file(self.script, &asked).into();
-                for name in ["size", "quality", "background", "output_format"] {
-                    partial[name] = image[name].take();
-                }
+                let partial = self.partial();
                 self.event("response.image_generation_call.partial_image", partial);
             }
             "item" | "half" => {
@@ -292,6 +285,18 @@ impl Story<'_> {
         let call = json!({"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": base64});
         item.extend(call.as_object().cloned().unwrap_or_default());
         item.into()
+    }
+
+    /// A first sketch, of the size that was asked for, however long the final image is.
+    fn partial(&mut self) -> Value {
+        let mut image = self.image();
+        let asked = self.asked.clone().unwrap_or(json!({"prompt": self.input}));
+        let mut partial = json!({"output_index": 0, "item_id": "ig_1", "partial_image_index": 0});
+        partial["partial_image_b64"] = answer::file(self.script, &asked).into();
+        for name in ["size", "quality", "background", "output_format"] {
+            partial[name] = image[name].take();
+        }
+        partial
     }
 
     /// An image call without an image.
