@@ -7,7 +7,7 @@
 //! Carries: the client time limits (120 s, and 300 s above 2560x1440); operating rule 1 (only what never reached the
 //! service, and 502, 503 and 504, is sent again, twice at most, and never against `x-should-retry: false`); the decoding
 //! of `data[].b64_json`, and of the events of a stream. Values that the service would refuse cannot be written down, as
-//! far as types can say it; what is open in the API is open here ([`open`]).
+//! far as types can say it; what is open in the API is open here.
 
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub mod admin;

@@ -9,7 +9,7 @@ use super::door::Kind;
 use super::operation::Told;
 use super::row::After;
 use super::scene::Scene;
-use crate::kit::pause;
+use crate::kit::{eventually, pause};
 
 /// U01 to U03: the first account cannot be reached, and nothing was sent to it.
 pub(super) fn unreachable(scene: &mut Scene<'_>) {
@@ -142,6 +142,7 @@ pub(super) fn odd_window(scene: &mut Scene<'_>) {
 
 /// U17: a dead account does not cost each request an attempt.
 pub(super) fn dead(scene: &mut Scene<'_>) {
+    let before = scene.first_was_called();
     for script in scene.scripts() {
         scene.place.script(script, "");
         for _ in 0..6 {
@@ -149,8 +150,14 @@ pub(super) fn dead(scene: &mut Scene<'_>) {
             assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
         }
     }
-    let called = scene.first_was_called();
+    let called = scene.first_was_called() - before;
     assert!((1..=3).contains(&called), "a dead account was asked {called} times in 12 requests");
+    // Its rests are seconds long. It is out for good before what follows asks whether it is left alone.
+    eventually("it is disabled", || {
+        let asked = scene.ask(json!({}));
+        assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
+        (scene.first_was_called() - before >= 3).then_some(())
+    });
     scene.recovers();
 }
 
