@@ -152,11 +152,11 @@ pub(super) fn dead(scene: &mut Scene<'_>) {
     }
     let called = scene.first_was_called() - before;
     assert!((1..=3).contains(&called), "a dead account was asked {called} times in 12 requests");
-    // Its rests are seconds long. It is out for good before what follows asks whether it is left alone.
-    eventually("it is disabled", || {
+    // The first rest is two seconds and may end any moment; the second takes twice as long. A third disables.
+    eventually("it is refused again", || {
         let asked = scene.ask(json!({}));
         assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
-        (scene.first_was_called() - before >= 3).then_some(())
+        (scene.first_was_called() - before >= 2).then_some(())
     });
     scene.recovers();
 }
