@@ -21,8 +21,17 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
 /// The same of the operators' document.
-const ADMIN_FIELD_TABLES: [(&str, &str); 2] =
-    [("NEW_ACCOUNT_FIELDS", "NewAccount"), ("ACCOUNT_CHANGE_FIELDS", "AccountChange")];
+const ADMIN_FIELD_TABLES: [(&str, &str); 9] = [
+    ("NEW_ACCOUNT_FIELDS", "NewAccount"),
+    ("ACCOUNT_CHANGE_FIELDS", "AccountChange"),
+    ("NEW_GROUP_FIELDS", "NewGroup"),
+    ("NEW_KEY_FIELDS", "NewKey"),
+    ("KEY_ROTATION_FIELDS", "KeyRotation"),
+    ("KEY_UPDATE_FIELDS", "KeyUpdate"),
+    ("NEW_TOKEN_FIELDS", "NewToken"),
+    ("NEW_USER_FIELDS", "NewUser"),
+    ("USER_UPDATE_FIELDS", "UserUpdate"),
+];
 /// The members of `x-imagate-size`, all of them pixels or ratios of pixels.
 const SIZE_CONSTANTS: [&str; 6] =
     ["max_edge_px", "grid_px", "max_ratio", "min_pixels", "max_pixels", "large_above_pixels"];
@@ -112,6 +121,7 @@ pub(crate) fn admin_tables(document: &Value) -> Result<String, String> {
     for (table, component) in ADMIN_FIELD_TABLES {
         fields(document, table, component, &mut out)?;
     }
+    parameters(document, &mut out)?;
     Ok(out)
 }
 
@@ -159,14 +169,15 @@ fn operations(document: &Value, name: &str, out: &mut String) -> Result<(), Stri
     let mut rows = String::new();
     for (path, item) in object(&document["paths"], "paths")? {
         for (method, operation) in object(item, path)?.iter().filter(|(_, value)| value.get("operationId").is_some()) {
+            let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+            let queries = parameters.any(|parameter| parameter["in"] == "query").to_string();
             let streams = operation["responses"]["200"]["content"].get("text/event-stream").is_some();
             let method = quoted(&method.to_uppercase());
             let id = quoted(text(operation, "operationId")?);
-            row_of(
-                &mut rows,
-                "Operation",
-                &[("id", id), ("method", method), ("path", quoted(path)), ("streams", streams.to_string())],
-            );
+            let streams = streams.to_string();
+            let columns =
+                [("id", id), ("method", method), ("path", quoted(path)), ("queries", queries), ("streams", streams)];
+            row_of(&mut rows, "Operation", &columns);
         }
     }
     table(out, "Every operation of the document.", name, "Operation", &rows);
@@ -246,17 +257,43 @@ fn fields(document: &Value, table_name: &str, component: &str, out: &mut String)
     let mut rows = String::new();
     for (name, property) in object(&schema["properties"], component)? {
         let kind = kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
-        let nullable = property["nullable"] == true;
-        let columns = [
-            ("name", quoted(name)),
-            ("required", required.contains(&Value::from(name.as_str())).to_string()),
-            ("nullable", nullable.to_string()),
-            ("kind", kind),
-        ];
-        row_of(&mut rows, "Field", &columns);
+        let required = required.contains(&Value::from(name.as_str()));
+        field(&mut rows, name, required, property["nullable"] == true, kind);
     }
     table(out, &format!("The fields of `{component}`."), table_name, "Field", &rows);
     Ok(())
+}
+
+/// A table for each operation that takes query parameters, called after it.
+fn parameters(document: &Value, out: &mut String) -> Result<(), String> {
+    for (path, item) in object(&document["paths"], "paths")? {
+        for operation in object(item, path)?.values() {
+            let id = text(operation, "operationId")?;
+            let mut rows = String::new();
+            let all = operation["parameters"].as_array().into_iter().flatten();
+            for parameter in all.filter(|parameter| parameter["in"] == "query") {
+                let name = text(parameter, "name")?;
+                let kind = kind(document, &parameter["schema"])
+                    .ok_or_else(|| format!("{id}: no kind of field fits the parameter {name}"))?;
+                field(&mut rows, name, parameter["required"] == true, false, kind);
+            }
+            if !rows.is_empty() {
+                let name = format!("{}_PARAMETERS", id.to_uppercase());
+                table(out, &format!("The query parameters of `{id}`."), &name, "Field", &rows);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn field(rows: &mut String, name: &str, required: bool, nullable: bool, kind: String) {
+    let columns = [
+        ("name", quoted(name)),
+        ("required", required.to_string()),
+        ("nullable", nullable.to_string()),
+        ("kind", kind),
+    ];
+    row_of(rows, "Field", &columns);
 }
 
 /// The kind of a field as an expression: what a value must be before any rule looks at it.
@@ -270,6 +307,8 @@ fn kind(document: &Value, property: &Value) -> Option<String> {
         return Some(format!("Kind::Choice(&[{}])", choices.join(", ")));
     }
     match schema["type"].as_str()? {
+        "string" if schema["format"] == "date-time" => Some("Kind::Moment".to_owned()),
+        "string" if schema["format"] == "date" => Some("Kind::Day".to_owned()),
         "string" => {
             let min = schema["minLength"].as_u64().unwrap_or(0);
             let max = schema["maxLength"].as_u64().unwrap_or(u64::MAX);

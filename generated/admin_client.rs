@@ -6,23 +6,29 @@ use progenitor_client::{encode_path, ClientHooks, OperationInfo, RequestBuilderE
 #[derive(Clone, Debug)]
 /// Client for imagate admin
 ///
-/// How an operator looks after a running gateway. Served at the same address as the API of the callers, under `/admin/v1`; what is changed here takes effect within a second, without a restart.
+/// How operators look after a running gateway, and members after their own keys. Served at the same address as the API of the callers, under `/admin/v1`; what is changed here takes effect within a second, without a restart.
 ///
 /// # Authentication
 ///
-/// Every request carries `Authorization: Bearer <admin token>`. The token is the operator's own: the setting `admin_token` names the environment variable or the file that holds it. Without that setting every request is refused. Keys of callers are never accepted here, and the admin token never under `/v1`. The token is checked before the body is read.
+/// Every request carries `Authorization: Bearer <admin token>`. There are two kinds. The admin token of a user (`sk-adm-…`) has that user's role as it is at that moment: an `admin` sees and changes everything; a `member` what is their own, and whatever belongs to somebody else is a 404 as if it were not there. What only admins can do is a 403 with code `permission_denied` for members. The setting `admin_token` names the environment variable or the file with a further token, which has the role `admin` and no user. Keys of callers and the cookies of browsers are never accepted here, and no admin token is under `/v1`. The token is checked before anything else is read.
 ///
 /// # Requests
 ///
-/// A JSON body is one object, sent as `application/json`. `null` for an optional field means the same as leaving it out. Whole numbers are accepted in any JSON spelling. Words are compared exactly. Query strings are not interpreted.
+/// A JSON body is one object, sent as `application/json`. `null` for an optional field means the same as leaving it out. Whole numbers are accepted in any JSON spelling. Words are compared exactly. A query parameter without a value means the same as leaving it out; one that the operation does not have, or that comes twice, is refused, and so is a `user` whom there is not. Nothing is changed before everything is read.
 ///
 /// # Answers
 ///
-/// Every answer carries `x-request-id` and `cache-control: no-store`. No answer holds a credential of an upstream account: what was once handed over is sealed, and is never shown again.
+/// Every answer carries `x-request-id` and `cache-control: no-store`. A secret that was just made stands in the answer that tells of it and in no other; of a secret that was handed over none tells.
+///
+/// Long lists come in pages: where `has_more` is `true`, the same request with `before` set to the last of `data` has the next one.
+///
+/// # Audit
+///
+/// Every change leaves an entry that says who made it, when, and from which address.
 ///
 /// # Errors
 ///
-/// Every error has the same JSON body as under `/v1`, with `message`, `type`, `param` and `code`. A refused field is a 400 that names it in `error.param`, spelled as in the request.
+/// Every error has the same JSON body as under `/v1`, with `message`, `type`, `param` and `code`. A refused field or query parameter is named in `error.param`, spelled as in the request.
 ///
 /// Version: 1.0.0
 pub struct Client {
@@ -76,7 +82,7 @@ impl ClientHooks<()> for &Client {}
 impl Client {
     /**List the accounts
 
-Those of the settings file in the order of the file, then those of the store by name. Never their credentials.
+Those of the settings file in the order of the file, then those of the store by name. Never their credentials. For admins.
 
 Sends a `GET` request to `/admin/v1/accounts`
 
@@ -92,7 +98,7 @@ let response = client.list_accounts()
 
 The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as it is, because this machine has no file or variable to name. It is sealed before it is stored.
 
-The account serves within a second. A name that is taken, also by the file, is a 409 with code `account_exists`.
+The account serves within a second. A name that is taken, also by the file, is a 409 with code `account_exists`. For admins.
 
 Sends a `POST` request to `/admin/v1/accounts`
 
@@ -107,7 +113,7 @@ let response = client.create_account()
     }
     /**Look up one account
 
-An unknown name is a 404 with code `account_not_found`.
+An unknown name is a 404 with code `account_not_found`. For admins.
 
 Sends a `GET` request to `/admin/v1/accounts/{name}`
 
@@ -124,7 +130,7 @@ let response = client.retrieve_account()
     }
     /**Delete an account of the store
 
-With its credentials and its token. Its records stay. An account of the settings file is a 409 with code `account_read_only`: take it out of the file, or disable it.
+With its credentials and its token. Its records stay. An account of the settings file is a 409 with code `account_read_only`: take it out of the file, or disable it. For admins.
 
 Sends a `DELETE` request to `/admin/v1/accounts/{name}`
 
@@ -143,7 +149,7 @@ let response = client.delete_account()
 
 A disabled account gets no new work; what it is doing is finished. Enabling it also ends a rest. Both are possible for accounts of the file too, and outlive a restart.
 
-Disabling an account that is disabled already changes nothing: the first moment and the first reason stay.
+Disabling an account that is disabled already changes nothing: the first moment and the first reason stay. For admins.
 
 Sends a `PATCH` request to `/admin/v1/accounts/{name}`
 
@@ -159,6 +165,435 @@ let response = client.update_account()
 ```*/
     pub fn update_account(&self) -> builder::UpdateAccount<'_> {
         builder::UpdateAccount::new(self)
+    }
+    /**List who did what
+
+The newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, also a failed one. An entry is written together with what it tells of. For admins.
+
+Sends a `GET` request to `/admin/v1/audit`
+
+Arguments:
+- `action`: Only this action, such as `key.create`, or all of one kind, such as `key`.
+- `actor`: Only what this one did, by id or name.
+- `before`: Only the entries before this one, by its `seq`: the last of the page before.
+- `limit`: How many at most. 50 when absent.
+- `target`: Only what was done to this, by id or name.
+```ignore
+let response = client.list_audit()
+    .action(action)
+    .actor(actor)
+    .before(before)
+    .limit(limit)
+    .target(target)
+    .send()
+    .await;
+```*/
+    pub fn list_audit(&self) -> builder::ListAudit<'_> {
+        builder::ListAudit::new(self)
+    }
+    /**List the groups
+
+By name. A member sees those in which the own keys may be.
+
+Sends a `GET` request to `/admin/v1/groups`
+
+```ignore
+let response = client.list_groups()
+    .send()
+    .await;
+```*/
+    pub fn list_groups(&self) -> builder::ListGroups<'_> {
+        builder::ListGroups::new(self)
+    }
+    /**Add a group
+
+What is set of a group is in the settings file; one that is not there has the defaults. For admins.
+
+Sends a `POST` request to `/admin/v1/groups`
+
+```ignore
+let response = client.create_group()
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn create_group(&self) -> builder::CreateGroup<'_> {
+        builder::CreateGroup::new(self)
+    }
+    /**Delete a group
+
+A group of the settings file is a 409 with code `group_read_only`. `default`, and one that keys belong to, is a 409 with code `group_in_use`. For admins.
+
+Sends a `DELETE` request to `/admin/v1/groups/{name}`
+
+Arguments:
+- `name`: The name of the group.
+```ignore
+let response = client.delete_group()
+    .name(name)
+    .send()
+    .await;
+```*/
+    pub fn delete_group(&self) -> builder::DeleteGroup<'_> {
+        builder::DeleteGroup::new(self)
+    }
+    /**List the keys
+
+The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+
+Sends a `GET` request to `/admin/v1/keys`
+
+Arguments:
+- `before`: Only the keys behind this one in the list, by its id: the last of the page before.
+- `group`: Only the keys of this group.
+- `limit`: How many at most. 50 when absent.
+- `search`: Only keys in whose name, public id or user's name this stands, in capitals or not.
+- `state`: Only keys in this state.
+- `user`: Only the keys of this user, by id or name.
+```ignore
+let response = client.list_keys()
+    .before(before)
+    .group(group)
+    .limit(limit)
+    .search(search)
+    .state(state)
+    .user(user)
+    .send()
+    .await;
+```*/
+    pub fn list_keys(&self) -> builder::ListKeys<'_> {
+        builder::ListKeys::new(self)
+    }
+    /**Make a key
+
+This answer is the only one that holds the secret. A member makes keys for nobody else, and in the own groups alone.
+
+Sends a `POST` request to `/admin/v1/keys`
+
+```ignore
+let response = client.create_key()
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn create_key(&self) -> builder::CreateKey<'_> {
+        builder::CreateKey::new(self)
+    }
+    /**Look up one key
+
+An unknown one is a 404 with code `key_not_found`.
+
+Sends a `GET` request to `/admin/v1/keys/{id}`
+
+Arguments:
+- `id`: The id of the key, or its public id.
+```ignore
+let response = client.retrieve_key()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn retrieve_key(&self) -> builder::RetrieveKey<'_> {
+        builder::RetrieveKey::new(self)
+    }
+    /**Delete a key
+
+It is refused for ever from then on, and no longer listed. Its records stay.
+
+Sends a `DELETE` request to `/admin/v1/keys/{id}`
+
+Arguments:
+- `id`: The id of the key, or its public id.
+```ignore
+let response = client.delete_key()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn delete_key(&self) -> builder::DeleteKey<'_> {
+        builder::DeleteKey::new(self)
+    }
+    /**Rename, disable or enable a key, or move its end
+
+What is left out stays as it is. A disabled key is refused within a second. A change of several things is made whole or not at all.
+
+Sends a `PATCH` request to `/admin/v1/keys/{id}`
+
+Arguments:
+- `id`: The id of the key, or its public id.
+- `body`
+```ignore
+let response = client.update_key()
+    .id(id)
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn update_key(&self) -> builder::UpdateKey<'_> {
+        builder::UpdateKey::new(self)
+    }
+    /**Give a key another secret
+
+Id, name, usage and settings stay. The secret before it is accepted until `previous_until`, so that callers can be changed over one by one; that of an earlier rotation is refused at once. This answer is the only one that holds the new secret.
+
+Sends a `POST` request to `/admin/v1/keys/{id}/rotate`
+
+Arguments:
+- `id`: The id of the key, or its public id.
+- `body`
+```ignore
+let response = client.rotate_key()
+    .id(id)
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn rotate_key(&self) -> builder::RotateKey<'_> {
+        builder::RotateKey::new(self)
+    }
+    /**Say who is asking
+
+The user whose token it is, with the role as it is now. The token of the settings has no user.
+
+Sends a `GET` request to `/admin/v1/me`
+
+```ignore
+let response = client.retrieve_me()
+    .send()
+    .await;
+```*/
+    pub fn retrieve_me(&self) -> builder::RetrieveMe<'_> {
+        builder::RetrieveMe::new(self)
+    }
+    /**List the records of requests
+
+The newest first. A member sees those of the own keys, without the accounts that served them.
+
+Sends a `GET` request to `/admin/v1/records`
+
+Arguments:
+- `before`: Only the records behind this one in the list, by its request id: the last of the page before.
+- `group`: Only those of this group.
+- `key`: Only those of this key, by its id or public id.
+- `limit`: How many at most. 50 when absent.
+- `since`: Only those that began then or later.
+- `state`: Only those in this state. All that are over when absent.
+- `until`: Only those that began before then.
+- `user`: Only those of this user, by id or name.
+```ignore
+let response = client.list_records()
+    .before(before)
+    .group(group)
+    .key(key)
+    .limit(limit)
+    .since(since)
+    .state(state)
+    .until(until)
+    .user(user)
+    .send()
+    .await;
+```*/
+    pub fn list_records(&self) -> builder::ListRecords<'_> {
+        builder::ListRecords::new(self)
+    }
+    /**Look up one record
+
+An unknown one is a 404 with code `record_not_found`.
+
+Sends a `GET` request to `/admin/v1/records/{request_id}`
+
+Arguments:
+- `request_id`: The `x-request-id` of the answer.
+```ignore
+let response = client.retrieve_record()
+    .request_id(request_id)
+    .send()
+    .await;
+```*/
+    pub fn retrieve_record(&self) -> builder::RetrieveRecord<'_> {
+        builder::RetrieveRecord::new(self)
+    }
+    /**List the admin tokens
+
+The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+
+Sends a `GET` request to `/admin/v1/tokens`
+
+Arguments:
+- `user`: Only the tokens of this user, by id or name.
+```ignore
+let response = client.list_tokens()
+    .user(user)
+    .send()
+    .await;
+```*/
+    pub fn list_tokens(&self) -> builder::ListTokens<'_> {
+        builder::ListTokens::new(self)
+    }
+    /**Make an admin token
+
+It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret.
+
+Sends a `POST` request to `/admin/v1/tokens`
+
+```ignore
+let response = client.create_token()
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn create_token(&self) -> builder::CreateToken<'_> {
+        builder::CreateToken::new(self)
+    }
+    /**Delete an admin token
+
+It is refused from then on. An unknown one is a 404 with code `token_not_found`.
+
+Sends a `DELETE` request to `/admin/v1/tokens/{id}`
+
+Arguments:
+- `id`: The id of the token, or its public id.
+```ignore
+let response = client.delete_token()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn delete_token(&self) -> builder::DeleteToken<'_> {
+        builder::DeleteToken::new(self)
+    }
+    /**Count by day and by key
+
+Requests that are over, on the day on which they began. A member's are those of the own keys.
+
+Sends a `GET` request to `/admin/v1/usage`
+
+Arguments:
+- `group`: Only that of this group.
+- `key`: Only that of this key, by its id or public id.
+- `since`: From this day on, in UTC. 30 days with `until` as the last when absent.
+- `until`: Up to this day, which counts too, in UTC. Today when absent.
+- `user`: Only that of this user, by id or name.
+```ignore
+let response = client.retrieve_usage()
+    .group(group)
+    .key(key)
+    .since(since)
+    .until(until)
+    .user(user)
+    .send()
+    .await;
+```*/
+    pub fn retrieve_usage(&self) -> builder::RetrieveUsage<'_> {
+        builder::RetrieveUsage::new(self)
+    }
+    /**List the users
+
+The newest first. For admins.
+
+Sends a `GET` request to `/admin/v1/users`
+
+Arguments:
+- `before`: Only the users behind this one in the list, by its id: the last of the page before.
+- `limit`: How many at most. 50 when absent.
+- `role`: Only users with this role.
+- `search`: Only users in whose name this stands, in capitals or not.
+```ignore
+let response = client.list_users()
+    .before(before)
+    .limit(limit)
+    .role(role)
+    .search(search)
+    .send()
+    .await;
+```*/
+    pub fn list_users(&self) -> builder::ListUsers<'_> {
+        builder::ListUsers::new(self)
+    }
+    /**Invite a user
+
+The user has no password yet: the link in the answer, which no other answer holds, lets its reader set one, once and within 72 hours. For admins.
+
+Sends a `POST` request to `/admin/v1/users`
+
+```ignore
+let response = client.create_user()
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn create_user(&self) -> builder::CreateUser<'_> {
+        builder::CreateUser::new(self)
+    }
+    /**Look up one user
+
+A member finds nobody else. An unknown one is a 404 with code `user_not_found`.
+
+Sends a `GET` request to `/admin/v1/users/{id}`
+
+Arguments:
+- `id`: The id of the user, or the name.
+```ignore
+let response = client.retrieve_user()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn retrieve_user(&self) -> builder::RetrieveUser<'_> {
+        builder::RetrieveUser::new(self)
+    }
+    /**Change role or groups of a user, disable or enable one
+
+What is left out stays as it is. Users are never deleted, because records name them: a disabled one cannot sign in, is signed out everywhere, and the keys and tokens are refused. The last admin who can sign in stays one: that is a 409 with code `last_admin`. For admins.
+
+Sends a `PATCH` request to `/admin/v1/users/{id}`
+
+Arguments:
+- `id`: The id of the user, or the name.
+- `body`
+```ignore
+let response = client.update_user()
+    .id(id)
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn update_user(&self) -> builder::UpdateUser<'_> {
+        builder::UpdateUser::new(self)
+    }
+    /**Make a link for a new password
+
+The link, which no other answer holds, lets its reader set a password, once and within 24 hours. The password before it stays good until then. A link made earlier is void. For admins.
+
+Sends a `POST` request to `/admin/v1/users/{id}/reset`
+
+Arguments:
+- `id`: The id of the user, or the name.
+```ignore
+let response = client.reset_user()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn reset_user(&self) -> builder::ResetUser<'_> {
+        builder::ResetUser::new(self)
+    }
+    /**Sign a user out everywhere
+
+Every session in a browser ends. Tokens and keys stay as they are. For admins.
+
+Sends a `POST` request to `/admin/v1/users/{id}/sign-out`
+
+Arguments:
+- `id`: The id of the user, or the name.
+```ignore
+let response = client.sign_out_user()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn sign_out_user(&self) -> builder::SignOutUser<'_> {
+        builder::SignOutUser::new(self)
     }
 }
 /// Types for composing operation parameters.
@@ -575,6 +1010,2327 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "update_account",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_audit`]
+    ///
+    /// [`Client::list_audit`]: super::Client::list_audit
+    #[derive(Debug, Clone)]
+    pub struct ListAudit<'a> {
+        client: &'a super::Client,
+        action: Result<Option<::std::string::String>, String>,
+        actor: Result<Option<::std::string::String>, String>,
+        before: Result<Option<crate::wire::Bounded<1, 9007199254740991>>, String>,
+        limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
+        target: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> ListAudit<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                action: Ok(None),
+                actor: Ok(None),
+                before: Ok(None),
+                limit: Ok(None),
+                target: Ok(None),
+            }
+        }
+        pub fn action<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.action = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for action failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn actor<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.actor = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for actor failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn before<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<crate::wire::Bounded<1, 9007199254740991>>,
+        {
+            self.before = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `crate :: wire :: Bounded < 1 , 9007199254740991 >` for before failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn limit<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<crate::wire::Bounded<1, 500>>,
+        {
+            self.limit = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `crate :: wire :: Bounded < 1 , 500 >` for limit failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn target<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.target = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for target failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/audit`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::AuditList>, Error<types::ErrorResponse>> {
+            let Self { client, action, actor, before, limit, target } = self;
+            let action = action.map_err(Error::InvalidRequest)?;
+            let actor = actor.map_err(Error::InvalidRequest)?;
+            let before = before.map_err(Error::InvalidRequest)?;
+            let limit = limit.map_err(Error::InvalidRequest)?;
+            let target = target.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/audit", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("action", &action))
+                .query(&progenitor_client::QueryParam::new("actor", &actor))
+                .query(&progenitor_client::QueryParam::new("before", &before))
+                .query(&progenitor_client::QueryParam::new("limit", &limit))
+                .query(&progenitor_client::QueryParam::new("target", &target))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_audit",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_groups`]
+    ///
+    /// [`Client::list_groups`]: super::Client::list_groups
+    #[derive(Debug, Clone)]
+    pub struct ListGroups<'a> {
+        client: &'a super::Client,
+    }
+    impl<'a> ListGroups<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self { client: client }
+        }
+        ///Sends a `GET` request to `/admin/v1/groups`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::GroupList>, Error<types::ErrorResponse>> {
+            let Self { client } = self;
+            let url = format!("{}/admin/v1/groups", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_groups",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::create_group`]
+    ///
+    /// [`Client::create_group`]: super::Client::create_group
+    #[derive(Debug, Clone)]
+    pub struct CreateGroup<'a> {
+        client: &'a super::Client,
+        body: Result<types::builder::NewGroup, String>,
+    }
+    impl<'a> CreateGroup<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::NewGroup>,
+            <V as std::convert::TryInto<types::NewGroup>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| format!("conversion to `NewGroup` for body failed: {}", s));
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(types::builder::NewGroup) -> types::builder::NewGroup,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/groups`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+            let Self { client, body } = self;
+            let body = body
+                .and_then(|v| types::NewGroup::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/groups", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "create_group",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::delete_group`]
+    ///
+    /// [`Client::delete_group`]: super::Client::delete_group
+    #[derive(Debug, Clone)]
+    pub struct DeleteGroup<'a> {
+        client: &'a super::Client,
+        name: Result<::std::string::String, String>,
+    }
+    impl<'a> DeleteGroup<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                name: Err("name was not initialized".to_string()),
+            }
+        }
+        pub fn name<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for name failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `DELETE` request to `/admin/v1/groups/{name}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::DeletedGroup>, Error<types::ErrorResponse>> {
+            let Self { client, name } = self;
+            let name = name.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/groups/{}", client.baseurl, encode_path(& name.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .delete(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "delete_group",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_keys`]
+    ///
+    /// [`Client::list_keys`]: super::Client::list_keys
+    #[derive(Debug, Clone)]
+    pub struct ListKeys<'a> {
+        client: &'a super::Client,
+        before: Result<Option<::std::string::String>, String>,
+        group: Result<Option<::std::string::String>, String>,
+        limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
+        search: Result<Option<::std::string::String>, String>,
+        state: Result<Option<types::KeyState>, String>,
+        user: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> ListKeys<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                before: Ok(None),
+                group: Ok(None),
+                limit: Ok(None),
+                search: Ok(None),
+                state: Ok(None),
+                user: Ok(None),
+            }
+        }
+        pub fn before<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.before = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for before failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn group<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.group = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for group failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn limit<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<crate::wire::Bounded<1, 500>>,
+        {
+            self.limit = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `crate :: wire :: Bounded < 1 , 500 >` for limit failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn search<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.search = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for search failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn state<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::KeyState>,
+        {
+            self.state = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `KeyState` for state failed".to_string());
+            self
+        }
+        pub fn user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for user failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/keys`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::KeyList>, Error<types::ErrorResponse>> {
+            let Self { client, before, group, limit, search, state, user } = self;
+            let before = before.map_err(Error::InvalidRequest)?;
+            let group = group.map_err(Error::InvalidRequest)?;
+            let limit = limit.map_err(Error::InvalidRequest)?;
+            let search = search.map_err(Error::InvalidRequest)?;
+            let state = state.map_err(Error::InvalidRequest)?;
+            let user = user.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/keys", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("before", &before))
+                .query(&progenitor_client::QueryParam::new("group", &group))
+                .query(&progenitor_client::QueryParam::new("limit", &limit))
+                .query(&progenitor_client::QueryParam::new("search", &search))
+                .query(&progenitor_client::QueryParam::new("state", &state))
+                .query(&progenitor_client::QueryParam::new("user", &user))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_keys",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::create_key`]
+    ///
+    /// [`Client::create_key`]: super::Client::create_key
+    #[derive(Debug, Clone)]
+    pub struct CreateKey<'a> {
+        client: &'a super::Client,
+        body: Result<types::builder::NewKey, String>,
+    }
+    impl<'a> CreateKey<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::NewKey>,
+            <V as std::convert::TryInto<types::NewKey>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| format!("conversion to `NewKey` for body failed: {}", s));
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(types::builder::NewKey) -> types::builder::NewKey,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/keys`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::CreatedKey>, Error<types::ErrorResponse>> {
+            let Self { client, body } = self;
+            let body = body
+                .and_then(|v| types::NewKey::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/keys", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "create_key",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::retrieve_key`]
+    ///
+    /// [`Client::retrieve_key`]: super::Client::retrieve_key
+    #[derive(Debug, Clone)]
+    pub struct RetrieveKey<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> RetrieveKey<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/keys/{id}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Key>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/keys/{}", client.baseurl, encode_path(& id.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "retrieve_key",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::delete_key`]
+    ///
+    /// [`Client::delete_key`]: super::Client::delete_key
+    #[derive(Debug, Clone)]
+    pub struct DeleteKey<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> DeleteKey<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `DELETE` request to `/admin/v1/keys/{id}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::DeletedKey>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/keys/{}", client.baseurl, encode_path(& id.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .delete(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "delete_key",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::update_key`]
+    ///
+    /// [`Client::update_key`]: super::Client::update_key
+    #[derive(Debug, Clone)]
+    pub struct UpdateKey<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+        body: Result<types::builder::KeyUpdate, String>,
+    }
+    impl<'a> UpdateKey<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::KeyUpdate>,
+            <V as std::convert::TryInto<types::KeyUpdate>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| {
+                    format!("conversion to `KeyUpdate` for body failed: {}", s)
+                });
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(types::builder::KeyUpdate) -> types::builder::KeyUpdate,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `PATCH` request to `/admin/v1/keys/{id}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Key>, Error<types::ErrorResponse>> {
+            let Self { client, id, body } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let body = body
+                .and_then(|v| types::KeyUpdate::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/keys/{}", client.baseurl, encode_path(& id.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .patch(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "update_key",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::rotate_key`]
+    ///
+    /// [`Client::rotate_key`]: super::Client::rotate_key
+    #[derive(Debug, Clone)]
+    pub struct RotateKey<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+        body: Result<types::builder::KeyRotation, String>,
+    }
+    impl<'a> RotateKey<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::KeyRotation>,
+            <V as std::convert::TryInto<types::KeyRotation>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| {
+                    format!("conversion to `KeyRotation` for body failed: {}", s)
+                });
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(
+                types::builder::KeyRotation,
+            ) -> types::builder::KeyRotation,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/keys/{id}/rotate`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::CreatedKey>, Error<types::ErrorResponse>> {
+            let Self { client, id, body } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let body = body
+                .and_then(|v| types::KeyRotation::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/keys/{}/rotate", client.baseurl, encode_path(& id
+                .to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "rotate_key",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::retrieve_me`]
+    ///
+    /// [`Client::retrieve_me`]: super::Client::retrieve_me
+    #[derive(Debug, Clone)]
+    pub struct RetrieveMe<'a> {
+        client: &'a super::Client,
+    }
+    impl<'a> RetrieveMe<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self { client: client }
+        }
+        ///Sends a `GET` request to `/admin/v1/me`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Me>, Error<types::ErrorResponse>> {
+            let Self { client } = self;
+            let url = format!("{}/admin/v1/me", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "retrieve_me",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_records`]
+    ///
+    /// [`Client::list_records`]: super::Client::list_records
+    #[derive(Debug, Clone)]
+    pub struct ListRecords<'a> {
+        client: &'a super::Client,
+        before: Result<Option<::std::string::String>, String>,
+        group: Result<Option<::std::string::String>, String>,
+        key: Result<Option<::std::string::String>, String>,
+        limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
+        since: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
+        state: Result<Option<types::RecordState>, String>,
+        until: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
+        user: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> ListRecords<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                before: Ok(None),
+                group: Ok(None),
+                key: Ok(None),
+                limit: Ok(None),
+                since: Ok(None),
+                state: Ok(None),
+                until: Ok(None),
+                user: Ok(None),
+            }
+        }
+        pub fn before<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.before = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for before failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn group<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.group = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for group failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn key<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.key = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for key failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn limit<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<crate::wire::Bounded<1, 500>>,
+        {
+            self.limit = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `crate :: wire :: Bounded < 1 , 500 >` for limit failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn since<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+        {
+            self.since = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: chrono :: DateTime < :: chrono :: offset :: Utc >` for since failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn state<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::RecordState>,
+        {
+            self.state = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `RecordState` for state failed".to_string());
+            self
+        }
+        pub fn until<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+        {
+            self.until = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: chrono :: DateTime < :: chrono :: offset :: Utc >` for until failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for user failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/records`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::RecordList>, Error<types::ErrorResponse>> {
+            let Self { client, before, group, key, limit, since, state, until, user } = self;
+            let before = before.map_err(Error::InvalidRequest)?;
+            let group = group.map_err(Error::InvalidRequest)?;
+            let key = key.map_err(Error::InvalidRequest)?;
+            let limit = limit.map_err(Error::InvalidRequest)?;
+            let since = since.map_err(Error::InvalidRequest)?;
+            let state = state.map_err(Error::InvalidRequest)?;
+            let until = until.map_err(Error::InvalidRequest)?;
+            let user = user.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/records", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("before", &before))
+                .query(&progenitor_client::QueryParam::new("group", &group))
+                .query(&progenitor_client::QueryParam::new("key", &key))
+                .query(&progenitor_client::QueryParam::new("limit", &limit))
+                .query(&progenitor_client::QueryParam::new("since", &since))
+                .query(&progenitor_client::QueryParam::new("state", &state))
+                .query(&progenitor_client::QueryParam::new("until", &until))
+                .query(&progenitor_client::QueryParam::new("user", &user))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_records",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::retrieve_record`]
+    ///
+    /// [`Client::retrieve_record`]: super::Client::retrieve_record
+    #[derive(Debug, Clone)]
+    pub struct RetrieveRecord<'a> {
+        client: &'a super::Client,
+        request_id: Result<::std::string::String, String>,
+    }
+    impl<'a> RetrieveRecord<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                request_id: Err("request_id was not initialized".to_string()),
+            }
+        }
+        pub fn request_id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.request_id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for request_id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/records/{request_id}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Record>, Error<types::ErrorResponse>> {
+            let Self { client, request_id } = self;
+            let request_id = request_id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/records/{}", client.baseurl, encode_path(& request_id
+                .to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "retrieve_record",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_tokens`]
+    ///
+    /// [`Client::list_tokens`]: super::Client::list_tokens
+    #[derive(Debug, Clone)]
+    pub struct ListTokens<'a> {
+        client: &'a super::Client,
+        user: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> ListTokens<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                user: Ok(None),
+            }
+        }
+        pub fn user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for user failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/tokens`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::TokenList>, Error<types::ErrorResponse>> {
+            let Self { client, user } = self;
+            let user = user.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/tokens", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("user", &user))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_tokens",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::create_token`]
+    ///
+    /// [`Client::create_token`]: super::Client::create_token
+    #[derive(Debug, Clone)]
+    pub struct CreateToken<'a> {
+        client: &'a super::Client,
+        body: Result<types::builder::NewToken, String>,
+    }
+    impl<'a> CreateToken<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::NewToken>,
+            <V as std::convert::TryInto<types::NewToken>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| format!("conversion to `NewToken` for body failed: {}", s));
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(types::builder::NewToken) -> types::builder::NewToken,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/tokens`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::CreatedToken>, Error<types::ErrorResponse>> {
+            let Self { client, body } = self;
+            let body = body
+                .and_then(|v| types::NewToken::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/tokens", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "create_token",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::delete_token`]
+    ///
+    /// [`Client::delete_token`]: super::Client::delete_token
+    #[derive(Debug, Clone)]
+    pub struct DeleteToken<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> DeleteToken<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `DELETE` request to `/admin/v1/tokens/{id}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::DeletedToken>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/tokens/{}", client.baseurl, encode_path(& id.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .delete(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "delete_token",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::retrieve_usage`]
+    ///
+    /// [`Client::retrieve_usage`]: super::Client::retrieve_usage
+    #[derive(Debug, Clone)]
+    pub struct RetrieveUsage<'a> {
+        client: &'a super::Client,
+        group: Result<Option<::std::string::String>, String>,
+        key: Result<Option<::std::string::String>, String>,
+        since: Result<Option<::chrono::naive::NaiveDate>, String>,
+        until: Result<Option<::chrono::naive::NaiveDate>, String>,
+        user: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> RetrieveUsage<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                group: Ok(None),
+                key: Ok(None),
+                since: Ok(None),
+                until: Ok(None),
+                user: Ok(None),
+            }
+        }
+        pub fn group<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.group = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for group failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn key<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.key = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for key failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn since<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::chrono::naive::NaiveDate>,
+        {
+            self.since = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: chrono :: naive :: NaiveDate` for since failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn until<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::chrono::naive::NaiveDate>,
+        {
+            self.until = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: chrono :: naive :: NaiveDate` for until failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for user failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/usage`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Usage>, Error<types::ErrorResponse>> {
+            let Self { client, group, key, since, until, user } = self;
+            let group = group.map_err(Error::InvalidRequest)?;
+            let key = key.map_err(Error::InvalidRequest)?;
+            let since = since.map_err(Error::InvalidRequest)?;
+            let until = until.map_err(Error::InvalidRequest)?;
+            let user = user.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/usage", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("group", &group))
+                .query(&progenitor_client::QueryParam::new("key", &key))
+                .query(&progenitor_client::QueryParam::new("since", &since))
+                .query(&progenitor_client::QueryParam::new("until", &until))
+                .query(&progenitor_client::QueryParam::new("user", &user))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "retrieve_usage",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_users`]
+    ///
+    /// [`Client::list_users`]: super::Client::list_users
+    #[derive(Debug, Clone)]
+    pub struct ListUsers<'a> {
+        client: &'a super::Client,
+        before: Result<Option<::std::string::String>, String>,
+        limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
+        role: Result<Option<types::Role>, String>,
+        search: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> ListUsers<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                before: Ok(None),
+                limit: Ok(None),
+                role: Ok(None),
+                search: Ok(None),
+            }
+        }
+        pub fn before<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.before = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for before failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn limit<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<crate::wire::Bounded<1, 500>>,
+        {
+            self.limit = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `crate :: wire :: Bounded < 1 , 500 >` for limit failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn role<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::Role>,
+        {
+            self.role = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `Role` for role failed".to_string());
+            self
+        }
+        pub fn search<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.search = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for search failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/users`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::UserList>, Error<types::ErrorResponse>> {
+            let Self { client, before, limit, role, search } = self;
+            let before = before.map_err(Error::InvalidRequest)?;
+            let limit = limit.map_err(Error::InvalidRequest)?;
+            let role = role.map_err(Error::InvalidRequest)?;
+            let search = search.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/users", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("before", &before))
+                .query(&progenitor_client::QueryParam::new("limit", &limit))
+                .query(&progenitor_client::QueryParam::new("role", &role))
+                .query(&progenitor_client::QueryParam::new("search", &search))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_users",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::create_user`]
+    ///
+    /// [`Client::create_user`]: super::Client::create_user
+    #[derive(Debug, Clone)]
+    pub struct CreateUser<'a> {
+        client: &'a super::Client,
+        body: Result<types::builder::NewUser, String>,
+    }
+    impl<'a> CreateUser<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::NewUser>,
+            <V as std::convert::TryInto<types::NewUser>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| format!("conversion to `NewUser` for body failed: {}", s));
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(types::builder::NewUser) -> types::builder::NewUser,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/users`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::CreatedUser>, Error<types::ErrorResponse>> {
+            let Self { client, body } = self;
+            let body = body
+                .and_then(|v| types::NewUser::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/users", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "create_user",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::retrieve_user`]
+    ///
+    /// [`Client::retrieve_user`]: super::Client::retrieve_user
+    #[derive(Debug, Clone)]
+    pub struct RetrieveUser<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> RetrieveUser<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/users/{id}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/users/{}", client.baseurl, encode_path(& id.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "retrieve_user",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::update_user`]
+    ///
+    /// [`Client::update_user`]: super::Client::update_user
+    #[derive(Debug, Clone)]
+    pub struct UpdateUser<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+        body: Result<types::builder::UserUpdate, String>,
+    }
+    impl<'a> UpdateUser<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::UserUpdate>,
+            <V as std::convert::TryInto<types::UserUpdate>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| {
+                    format!("conversion to `UserUpdate` for body failed: {}", s)
+                });
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(
+                types::builder::UserUpdate,
+            ) -> types::builder::UserUpdate,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `PATCH` request to `/admin/v1/users/{id}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+            let Self { client, id, body } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let body = body
+                .and_then(|v| types::UserUpdate::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/users/{}", client.baseurl, encode_path(& id.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .patch(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "update_user",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::reset_user`]
+    ///
+    /// [`Client::reset_user`]: super::Client::reset_user
+    #[derive(Debug, Clone)]
+    pub struct ResetUser<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> ResetUser<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/reset`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::OneTimeLink>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/users/{}/reset", client.baseurl, encode_path(& id
+                .to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "reset_user",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::sign_out_user`]
+    ///
+    /// [`Client::sign_out_user`]: super::Client::sign_out_user
+    #[derive(Debug, Clone)]
+    pub struct SignOutUser<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> SignOutUser<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/sign-out`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/users/{}/sign-out", client.baseurl, encode_path(& id
+                .to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "sign_out_user",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;

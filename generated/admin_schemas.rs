@@ -109,6 +109,76 @@ impl schemars::JsonSchema for types::AccountTier {
         super::served::component("AccountTier", generator)
     }
 }
+impl schemars::JsonSchema for types::ActorKind {
+    fn schema_name() -> String {
+        "ActorKind".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ActorKind", generator)
+    }
+}
+impl schemars::JsonSchema for types::AuditDetails {
+    fn schema_name() -> String {
+        "AuditDetails".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AuditDetails", generator)
+    }
+}
+impl schemars::JsonSchema for types::AuditEntry {
+    fn schema_name() -> String {
+        "AuditEntry".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AuditEntry", generator)
+    }
+}
+impl schemars::JsonSchema for types::AuditList {
+    fn schema_name() -> String {
+        "AuditList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AuditList", generator)
+    }
+}
+impl schemars::JsonSchema for types::CreatedKey {
+    fn schema_name() -> String {
+        "CreatedKey".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("CreatedKey", generator)
+    }
+}
+impl schemars::JsonSchema for types::CreatedToken {
+    fn schema_name() -> String {
+        "CreatedToken".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("CreatedToken", generator)
+    }
+}
+impl schemars::JsonSchema for types::CreatedUser {
+    fn schema_name() -> String {
+        "CreatedUser".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("CreatedUser", generator)
+    }
+}
 impl schemars::JsonSchema for types::DeletedAccount {
     fn schema_name() -> String {
         "DeletedAccount".to_owned()
@@ -117,6 +187,36 @@ impl schemars::JsonSchema for types::DeletedAccount {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("DeletedAccount", generator)
+    }
+}
+impl schemars::JsonSchema for types::DeletedGroup {
+    fn schema_name() -> String {
+        "DeletedGroup".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("DeletedGroup", generator)
+    }
+}
+impl schemars::JsonSchema for types::DeletedKey {
+    fn schema_name() -> String {
+        "DeletedKey".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("DeletedKey", generator)
+    }
+}
+impl schemars::JsonSchema for types::DeletedToken {
+    fn schema_name() -> String {
+        "DeletedToken".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("DeletedToken", generator)
     }
 }
 impl schemars::JsonSchema for types::DisabledReason {
@@ -179,6 +279,116 @@ impl schemars::JsonSchema for types::ErrorType {
         super::served::component("ErrorType", generator)
     }
 }
+impl schemars::JsonSchema for types::Group {
+    fn schema_name() -> String {
+        "Group".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Group", generator)
+    }
+}
+impl schemars::JsonSchema for types::GroupList {
+    fn schema_name() -> String {
+        "GroupList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("GroupList", generator)
+    }
+}
+impl schemars::JsonSchema for types::GroupName {
+    fn schema_name() -> String {
+        "GroupName".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("GroupName", generator)
+    }
+}
+impl schemars::JsonSchema for types::GroupSource {
+    fn schema_name() -> String {
+        "GroupSource".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("GroupSource", generator)
+    }
+}
+impl schemars::JsonSchema for types::Key {
+    fn schema_name() -> String {
+        "Key".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Key", generator)
+    }
+}
+impl schemars::JsonSchema for types::KeyList {
+    fn schema_name() -> String {
+        "KeyList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("KeyList", generator)
+    }
+}
+impl schemars::JsonSchema for types::KeyName {
+    fn schema_name() -> String {
+        "KeyName".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("KeyName", generator)
+    }
+}
+impl schemars::JsonSchema for types::KeyRotation {
+    fn schema_name() -> String {
+        "KeyRotation".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("KeyRotation", generator)
+    }
+}
+impl schemars::JsonSchema for types::KeyState {
+    fn schema_name() -> String {
+        "KeyState".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("KeyState", generator)
+    }
+}
+impl schemars::JsonSchema for types::KeyUpdate {
+    fn schema_name() -> String {
+        "KeyUpdate".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("KeyUpdate", generator)
+    }
+}
+impl schemars::JsonSchema for types::LinkPurpose {
+    fn schema_name() -> String {
+        "LinkPurpose".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("LinkPurpose", generator)
+    }
+}
 impl schemars::JsonSchema for types::ListObject {
     fn schema_name() -> String {
         "ListObject".to_owned()
@@ -189,6 +399,16 @@ impl schemars::JsonSchema for types::ListObject {
         super::served::component("ListObject", generator)
     }
 }
+impl schemars::JsonSchema for types::Me {
+    fn schema_name() -> String {
+        "Me".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Me", generator)
+    }
+}
 impl schemars::JsonSchema for types::NewAccount {
     fn schema_name() -> String {
         "NewAccount".to_owned()
@@ -197,6 +417,46 @@ impl schemars::JsonSchema for types::NewAccount {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("NewAccount", generator)
+    }
+}
+impl schemars::JsonSchema for types::NewGroup {
+    fn schema_name() -> String {
+        "NewGroup".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("NewGroup", generator)
+    }
+}
+impl schemars::JsonSchema for types::NewKey {
+    fn schema_name() -> String {
+        "NewKey".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("NewKey", generator)
+    }
+}
+impl schemars::JsonSchema for types::NewToken {
+    fn schema_name() -> String {
+        "NewToken".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("NewToken", generator)
+    }
+}
+impl schemars::JsonSchema for types::NewUser {
+    fn schema_name() -> String {
+        "NewUser".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("NewUser", generator)
     }
 }
 impl schemars::JsonSchema for types::OauthClientAuth {
@@ -217,5 +477,205 @@ impl schemars::JsonSchema for types::OauthGrant {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("OauthGrant", generator)
+    }
+}
+impl schemars::JsonSchema for types::OneTimeLink {
+    fn schema_name() -> String {
+        "OneTimeLink".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("OneTimeLink", generator)
+    }
+}
+impl schemars::JsonSchema for types::Record {
+    fn schema_name() -> String {
+        "Record".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Record", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordAttempt {
+    fn schema_name() -> String {
+        "RecordAttempt".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordAttempt", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordClass {
+    fn schema_name() -> String {
+        "RecordClass".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordClass", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordImage {
+    fn schema_name() -> String {
+        "RecordImage".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordImage", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordList {
+    fn schema_name() -> String {
+        "RecordList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordList", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordState {
+    fn schema_name() -> String {
+        "RecordState".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordState", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordTokens {
+    fn schema_name() -> String {
+        "RecordTokens".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordTokens", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordUsage {
+    fn schema_name() -> String {
+        "RecordUsage".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordUsage", generator)
+    }
+}
+impl schemars::JsonSchema for types::Role {
+    fn schema_name() -> String {
+        "Role".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Role", generator)
+    }
+}
+impl schemars::JsonSchema for types::Token {
+    fn schema_name() -> String {
+        "Token".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Token", generator)
+    }
+}
+impl schemars::JsonSchema for types::TokenList {
+    fn schema_name() -> String {
+        "TokenList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("TokenList", generator)
+    }
+}
+impl schemars::JsonSchema for types::Usage {
+    fn schema_name() -> String {
+        "Usage".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Usage", generator)
+    }
+}
+impl schemars::JsonSchema for types::UsageCounts {
+    fn schema_name() -> String {
+        "UsageCounts".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UsageCounts", generator)
+    }
+}
+impl schemars::JsonSchema for types::UsageDay {
+    fn schema_name() -> String {
+        "UsageDay".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UsageDay", generator)
+    }
+}
+impl schemars::JsonSchema for types::UsageKey {
+    fn schema_name() -> String {
+        "UsageKey".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UsageKey", generator)
+    }
+}
+impl schemars::JsonSchema for types::User {
+    fn schema_name() -> String {
+        "User".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("User", generator)
+    }
+}
+impl schemars::JsonSchema for types::UserList {
+    fn schema_name() -> String {
+        "UserList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UserList", generator)
+    }
+}
+impl schemars::JsonSchema for types::UserName {
+    fn schema_name() -> String {
+        "UserName".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UserName", generator)
+    }
+}
+impl schemars::JsonSchema for types::UserUpdate {
+    fn schema_name() -> String {
+        "UserUpdate".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UserUpdate", generator)
     }
 }

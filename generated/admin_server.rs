@@ -56,6 +56,399 @@ impl schemars::JsonSchema for DeleteAccountPath {
         )
     }
 }
+/// The query parameters of `list_audit`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListAuditQuery {
+    /// Only this action, such as `key.create`, or all of one kind, such as `key`.
+    pub action: Option<String>,
+    /// Only what this one did, by id or name.
+    pub actor: Option<String>,
+    /// Only the entries before this one, by its `seq`: the last of the page before.
+    pub before: Option<types::AuditSeq>,
+    /// How many at most. 50 when absent.
+    pub limit: Option<types::PageLimit>,
+    /// Only what was done to this, by id or name.
+    pub target: Option<String>,
+}
+impl front::Parameters for ListAuditQuery {
+    const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_AUDIT_PARAMETERS;
+}
+impl schemars::JsonSchema for ListAuditQuery {
+    fn schema_name() -> String {
+        "ListAuditQuery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"action\":{\"description\":\"Only this action, such as `key.create`, or all of one kind, such as `key`.\",\"type\":\"string\"},\"actor\":{\"description\":\"Only what this one did, by id or name.\",\"type\":\"string\"},\"before\":{\"allOf\":[{\"$ref\":\"#/components/schemas/AuditSeq\"}],\"description\":\"Only the entries before this one, by its `seq`: the last of the page before.\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"target\":{\"description\":\"Only what was done to this, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `delete_group`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct DeleteGroupPath {
+    /// The name of the group.
+    pub name: String,
+}
+impl schemars::JsonSchema for DeleteGroupPath {
+    fn schema_name() -> String {
+        "DeleteGroupPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"name\":{\"description\":\"The name of the group.\",\"type\":\"string\"}},\"required\":[\"name\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The query parameters of `list_keys`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListKeysQuery {
+    /// Only the keys behind this one in the list, by its id: the last of the page before.
+    pub before: Option<String>,
+    /// Only the keys of this group.
+    pub group: Option<String>,
+    /// How many at most. 50 when absent.
+    pub limit: Option<types::PageLimit>,
+    /// Only keys in whose name, public id or user's name this stands, in capitals or not.
+    pub search: Option<String>,
+    /// Only keys in this state.
+    pub state: Option<types::KeyState>,
+    /// Only the keys of this user, by id or name.
+    pub user: Option<String>,
+}
+impl front::Parameters for ListKeysQuery {
+    const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_KEYS_PARAMETERS;
+}
+impl schemars::JsonSchema for ListKeysQuery {
+    fn schema_name() -> String {
+        "ListKeysQuery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"before\":{\"description\":\"Only the keys behind this one in the list, by its id: the last of the page before.\",\"type\":\"string\"},\"group\":{\"description\":\"Only the keys of this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"search\":{\"description\":\"Only keys in whose name, public id or user's name this stands, in capitals or not.\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeyState\"}],\"description\":\"Only keys in this state.\"},\"user\":{\"description\":\"Only the keys of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `retrieve_key`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct RetrieveKeyPath {
+    /// The id of the key, or its public id.
+    pub id: String,
+}
+impl schemars::JsonSchema for RetrieveKeyPath {
+    fn schema_name() -> String {
+        "RetrieveKeyPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the key, or its public id.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `update_key`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct UpdateKeyPath {
+    /// The id of the key, or its public id.
+    pub id: String,
+}
+impl schemars::JsonSchema for UpdateKeyPath {
+    fn schema_name() -> String {
+        "UpdateKeyPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the key, or its public id.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `delete_key`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct DeleteKeyPath {
+    /// The id of the key, or its public id.
+    pub id: String,
+}
+impl schemars::JsonSchema for DeleteKeyPath {
+    fn schema_name() -> String {
+        "DeleteKeyPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the key, or its public id.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `rotate_key`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct RotateKeyPath {
+    /// The id of the key, or its public id.
+    pub id: String,
+}
+impl schemars::JsonSchema for RotateKeyPath {
+    fn schema_name() -> String {
+        "RotateKeyPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the key, or its public id.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The query parameters of `list_records`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListRecordsQuery {
+    /// Only the records behind this one in the list, by its request id: the last of the page before.
+    pub before: Option<String>,
+    /// Only those of this group.
+    pub group: Option<String>,
+    /// Only those of this key, by its id or public id.
+    pub key: Option<String>,
+    /// How many at most. 50 when absent.
+    pub limit: Option<types::PageLimit>,
+    /// Only those that began then or later.
+    pub since: Option<chrono::DateTime<chrono::Utc>>,
+    /// Only those in this state. All that are over when absent.
+    pub state: Option<types::RecordState>,
+    /// Only those that began before then.
+    pub until: Option<chrono::DateTime<chrono::Utc>>,
+    /// Only those of this user, by id or name.
+    pub user: Option<String>,
+}
+impl front::Parameters for ListRecordsQuery {
+    const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_RECORDS_PARAMETERS;
+}
+impl schemars::JsonSchema for ListRecordsQuery {
+    fn schema_name() -> String {
+        "ListRecordsQuery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `retrieve_record`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct RetrieveRecordPath {
+    /// The `x-request-id` of the answer.
+    pub request_id: String,
+}
+impl schemars::JsonSchema for RetrieveRecordPath {
+    fn schema_name() -> String {
+        "RetrieveRecordPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"request_id\":{\"description\":\"The `x-request-id` of the answer.\",\"type\":\"string\"}},\"required\":[\"request_id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The query parameters of `list_tokens`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListTokensQuery {
+    /// Only the tokens of this user, by id or name.
+    pub user: Option<String>,
+}
+impl front::Parameters for ListTokensQuery {
+    const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_TOKENS_PARAMETERS;
+}
+impl schemars::JsonSchema for ListTokensQuery {
+    fn schema_name() -> String {
+        "ListTokensQuery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"user\":{\"description\":\"Only the tokens of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `delete_token`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct DeleteTokenPath {
+    /// The id of the token, or its public id.
+    pub id: String,
+}
+impl schemars::JsonSchema for DeleteTokenPath {
+    fn schema_name() -> String {
+        "DeleteTokenPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the token, or its public id.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The query parameters of `retrieve_usage`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetrieveUsageQuery {
+    /// Only that of this group.
+    pub group: Option<String>,
+    /// Only that of this key, by its id or public id.
+    pub key: Option<String>,
+    /// From this day on, in UTC. 30 days with `until` as the last when absent.
+    pub since: Option<chrono::NaiveDate>,
+    /// Up to this day, which counts too, in UTC. Today when absent.
+    pub until: Option<chrono::NaiveDate>,
+    /// Only that of this user, by id or name.
+    pub user: Option<String>,
+}
+impl front::Parameters for RetrieveUsageQuery {
+    const TABLE: &'static [crate::tables::Field] = crate::tables::RETRIEVE_USAGE_PARAMETERS;
+}
+impl schemars::JsonSchema for RetrieveUsageQuery {
+    fn schema_name() -> String {
+        "RetrieveUsageQuery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"group\":{\"description\":\"Only that of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only that of this key, by its id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"From this day on, in UTC. 30 days with `until` as the last when absent.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"Up to this day, which counts too, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only that of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The query parameters of `list_users`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListUsersQuery {
+    /// Only the users behind this one in the list, by its id: the last of the page before.
+    pub before: Option<String>,
+    /// How many at most. 50 when absent.
+    pub limit: Option<types::PageLimit>,
+    /// Only users with this role.
+    pub role: Option<types::Role>,
+    /// Only users in whose name this stands, in capitals or not.
+    pub search: Option<String>,
+}
+impl front::Parameters for ListUsersQuery {
+    const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_USERS_PARAMETERS;
+}
+impl schemars::JsonSchema for ListUsersQuery {
+    fn schema_name() -> String {
+        "ListUsersQuery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"before\":{\"description\":\"Only the users behind this one in the list, by its id: the last of the page before.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"role\":{\"allOf\":[{\"$ref\":\"#/components/schemas/Role\"}],\"description\":\"Only users with this role.\"},\"search\":{\"description\":\"Only users in whose name this stands, in capitals or not.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `retrieve_user`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct RetrieveUserPath {
+    /// The id of the user, or the name.
+    pub id: String,
+}
+impl schemars::JsonSchema for RetrieveUserPath {
+    fn schema_name() -> String {
+        "RetrieveUserPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the user, or the name.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `update_user`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct UpdateUserPath {
+    /// The id of the user, or the name.
+    pub id: String,
+}
+impl schemars::JsonSchema for UpdateUserPath {
+    fn schema_name() -> String {
+        "UpdateUserPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the user, or the name.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `reset_user`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct ResetUserPath {
+    /// The id of the user, or the name.
+    pub id: String,
+}
+impl schemars::JsonSchema for ResetUserPath {
+    fn schema_name() -> String {
+        "ResetUserPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the user, or the name.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `sign_out_user`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct SignOutUserPath {
+    /// The id of the user, or the name.
+    pub id: String,
+}
+impl schemars::JsonSchema for SignOutUserPath {
+    fn schema_name() -> String {
+        "SignOutUserPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the user, or the name.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
 /// What the gateway serves: one method for each operation of the document.
 #[dropshot::api_description]
 pub trait AdminApi {
@@ -63,7 +456,7 @@ pub trait AdminApi {
     type Context;
     /// List the accounts.
     ///
-    /// Those of the settings file in the order of the file, then those of the store by name. Never their credentials.
+    /// Those of the settings file in the order of the file, then those of the store by name. Never their credentials. For admins.
     #[endpoint{method = GET,
     path = "/admin/v1/accounts",
     operation_id = "list_accounts",
@@ -76,7 +469,7 @@ pub trait AdminApi {
     ///
     /// The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as it is, because this machine has no file or variable to name. It is sealed before it is stored.
     ///
-    /// The account serves within a second. A name that is taken, also by the file, is a 409 with code `account_exists`.
+    /// The account serves within a second. A name that is taken, also by the file, is a 409 with code `account_exists`. For admins.
     #[endpoint{method = POST,
     path = "/admin/v1/accounts",
     operation_id = "create_account",
@@ -89,7 +482,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Account>, front::ApiError<types::ErrorResponse>>;
     /// Look up one account.
     ///
-    /// An unknown name is a 404 with code `account_not_found`.
+    /// An unknown name is a 404 with code `account_not_found`. For admins.
     #[endpoint{method = GET,
     path = "/admin/v1/accounts/{name}",
     operation_id = "retrieve_account",
@@ -103,7 +496,7 @@ pub trait AdminApi {
     ///
     /// A disabled account gets no new work; what it is doing is finished. Enabling it also ends a rest. Both are possible for accounts of the file too, and outlive a restart.
     ///
-    /// Disabling an account that is disabled already changes nothing: the first moment and the first reason stay.
+    /// Disabling an account that is disabled already changes nothing: the first moment and the first reason stay. For admins.
     #[endpoint{method = PATCH,
     path = "/admin/v1/accounts/{name}",
     operation_id = "update_account",
@@ -117,7 +510,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Account>, front::ApiError<types::ErrorResponse>>;
     /// Delete an account of the store.
     ///
-    /// With its credentials and its token. Its records stay. An account of the settings file is a 409 with code `account_read_only`: take it out of the file, or disable it.
+    /// With its credentials and its token. Its records stay. An account of the settings file is a 409 with code `account_read_only`: take it out of the file, or disable it. For admins.
     #[endpoint{method = DELETE,
     path = "/admin/v1/accounts/{name}",
     operation_id = "delete_account",
@@ -130,6 +523,299 @@ pub trait AdminApi {
         front::Reply<types::DeletedAccount>,
         front::ApiError<types::ErrorResponse>,
     >;
+    /// List who did what.
+    ///
+    /// The newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, also a failed one. An entry is written together with what it tells of. For admins.
+    #[endpoint{method = GET,
+    path = "/admin/v1/audit",
+    operation_id = "list_audit",
+    tags = ["audit"],
+    }]
+    async fn list_audit(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        query: front::Query<ListAuditQuery>,
+    ) -> Result<front::Reply<types::AuditList>, front::ApiError<types::ErrorResponse>>;
+    /// List the groups.
+    ///
+    /// By name. A member sees those in which the own keys may be.
+    #[endpoint{method = GET,
+    path = "/admin/v1/groups",
+    operation_id = "list_groups",
+    tags = ["groups"],
+    }]
+    async fn list_groups(
+        rqctx: dropshot::RequestContext<Self::Context>,
+    ) -> Result<front::Reply<types::GroupList>, front::ApiError<types::ErrorResponse>>;
+    /// Add a group.
+    ///
+    /// What is set of a group is in the settings file; one that is not there has the defaults. For admins.
+    #[endpoint{method = POST,
+    path = "/admin/v1/groups",
+    operation_id = "create_group",
+    tags = ["groups"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn create_group(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        body: front::JsonBody<types::NewGroup>,
+    ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
+    /// Delete a group.
+    ///
+    /// A group of the settings file is a 409 with code `group_read_only`. `default`, and one that keys belong to, is a 409 with code `group_in_use`. For admins.
+    #[endpoint{method = DELETE,
+    path = "/admin/v1/groups/{name}",
+    operation_id = "delete_group",
+    tags = ["groups"],
+    }]
+    async fn delete_group(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<DeleteGroupPath>>,
+    ) -> Result<
+        front::Reply<types::DeletedGroup>,
+        front::ApiError<types::ErrorResponse>,
+    >;
+    /// List the keys.
+    ///
+    /// The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+    #[endpoint{method = GET,
+    path = "/admin/v1/keys",
+    operation_id = "list_keys",
+    tags = ["keys"],
+    }]
+    async fn list_keys(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        query: front::Query<ListKeysQuery>,
+    ) -> Result<front::Reply<types::KeyList>, front::ApiError<types::ErrorResponse>>;
+    /// Make a key.
+    ///
+    /// This answer is the only one that holds the secret. A member makes keys for nobody else, and in the own groups alone.
+    #[endpoint{method = POST,
+    path = "/admin/v1/keys",
+    operation_id = "create_key",
+    tags = ["keys"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn create_key(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        body: front::JsonBody<types::NewKey>,
+    ) -> Result<front::Reply<types::CreatedKey>, front::ApiError<types::ErrorResponse>>;
+    /// Look up one key.
+    ///
+    /// An unknown one is a 404 with code `key_not_found`.
+    #[endpoint{method = GET,
+    path = "/admin/v1/keys/{id}",
+    operation_id = "retrieve_key",
+    tags = ["keys"],
+    }]
+    async fn retrieve_key(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<RetrieveKeyPath>>,
+    ) -> Result<front::Reply<types::Key>, front::ApiError<types::ErrorResponse>>;
+    /// Rename, disable or enable a key, or move its end.
+    ///
+    /// What is left out stays as it is. A disabled key is refused within a second. A change of several things is made whole or not at all.
+    #[endpoint{method = PATCH,
+    path = "/admin/v1/keys/{id}",
+    operation_id = "update_key",
+    tags = ["keys"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn update_key(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<UpdateKeyPath>>,
+        body: front::JsonBody<types::KeyUpdate>,
+    ) -> Result<front::Reply<types::Key>, front::ApiError<types::ErrorResponse>>;
+    /// Delete a key.
+    ///
+    /// It is refused for ever from then on, and no longer listed. Its records stay.
+    #[endpoint{method = DELETE,
+    path = "/admin/v1/keys/{id}",
+    operation_id = "delete_key",
+    tags = ["keys"],
+    }]
+    async fn delete_key(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<DeleteKeyPath>>,
+    ) -> Result<front::Reply<types::DeletedKey>, front::ApiError<types::ErrorResponse>>;
+    /// Give a key another secret.
+    ///
+    /// Id, name, usage and settings stay. The secret before it is accepted until `previous_until`, so that callers can be changed over one by one; that of an earlier rotation is refused at once. This answer is the only one that holds the new secret.
+    #[endpoint{method = POST,
+    path = "/admin/v1/keys/{id}/rotate",
+    operation_id = "rotate_key",
+    tags = ["keys"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn rotate_key(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<RotateKeyPath>>,
+        body: front::JsonBody<types::KeyRotation>,
+    ) -> Result<front::Reply<types::CreatedKey>, front::ApiError<types::ErrorResponse>>;
+    /// Say who is asking.
+    ///
+    /// The user whose token it is, with the role as it is now. The token of the settings has no user.
+    #[endpoint{method = GET,
+    path = "/admin/v1/me",
+    operation_id = "retrieve_me",
+    tags = ["users"],
+    }]
+    async fn retrieve_me(
+        rqctx: dropshot::RequestContext<Self::Context>,
+    ) -> Result<front::Reply<types::Me>, front::ApiError<types::ErrorResponse>>;
+    /// List the records of requests.
+    ///
+    /// The newest first. A member sees those of the own keys, without the accounts that served them.
+    #[endpoint{method = GET,
+    path = "/admin/v1/records",
+    operation_id = "list_records",
+    tags = ["records"],
+    }]
+    async fn list_records(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        query: front::Query<ListRecordsQuery>,
+    ) -> Result<front::Reply<types::RecordList>, front::ApiError<types::ErrorResponse>>;
+    /// Look up one record.
+    ///
+    /// An unknown one is a 404 with code `record_not_found`.
+    #[endpoint{method = GET,
+    path = "/admin/v1/records/{request_id}",
+    operation_id = "retrieve_record",
+    tags = ["records"],
+    }]
+    async fn retrieve_record(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<RetrieveRecordPath>>,
+    ) -> Result<front::Reply<types::Record>, front::ApiError<types::ErrorResponse>>;
+    /// List the admin tokens.
+    ///
+    /// The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+    #[endpoint{method = GET,
+    path = "/admin/v1/tokens",
+    operation_id = "list_tokens",
+    tags = ["tokens"],
+    }]
+    async fn list_tokens(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        query: front::Query<ListTokensQuery>,
+    ) -> Result<front::Reply<types::TokenList>, front::ApiError<types::ErrorResponse>>;
+    /// Make an admin token.
+    ///
+    /// It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret.
+    #[endpoint{method = POST,
+    path = "/admin/v1/tokens",
+    operation_id = "create_token",
+    tags = ["tokens"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn create_token(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        body: front::JsonBody<types::NewToken>,
+    ) -> Result<
+        front::Reply<types::CreatedToken>,
+        front::ApiError<types::ErrorResponse>,
+    >;
+    /// Delete an admin token.
+    ///
+    /// It is refused from then on. An unknown one is a 404 with code `token_not_found`.
+    #[endpoint{method = DELETE,
+    path = "/admin/v1/tokens/{id}",
+    operation_id = "delete_token",
+    tags = ["tokens"],
+    }]
+    async fn delete_token(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<DeleteTokenPath>>,
+    ) -> Result<
+        front::Reply<types::DeletedToken>,
+        front::ApiError<types::ErrorResponse>,
+    >;
+    /// Count by day and by key.
+    ///
+    /// Requests that are over, on the day on which they began. A member's are those of the own keys.
+    #[endpoint{method = GET,
+    path = "/admin/v1/usage",
+    operation_id = "retrieve_usage",
+    tags = ["records"],
+    }]
+    async fn retrieve_usage(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        query: front::Query<RetrieveUsageQuery>,
+    ) -> Result<front::Reply<types::Usage>, front::ApiError<types::ErrorResponse>>;
+    /// List the users.
+    ///
+    /// The newest first. For admins.
+    #[endpoint{method = GET,
+    path = "/admin/v1/users",
+    operation_id = "list_users",
+    tags = ["users"],
+    }]
+    async fn list_users(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        query: front::Query<ListUsersQuery>,
+    ) -> Result<front::Reply<types::UserList>, front::ApiError<types::ErrorResponse>>;
+    /// Invite a user.
+    ///
+    /// The user has no password yet: the link in the answer, which no other answer holds, lets its reader set one, once and within 72 hours. For admins.
+    #[endpoint{method = POST,
+    path = "/admin/v1/users",
+    operation_id = "create_user",
+    tags = ["users"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn create_user(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        body: front::JsonBody<types::NewUser>,
+    ) -> Result<front::Reply<types::CreatedUser>, front::ApiError<types::ErrorResponse>>;
+    /// Look up one user.
+    ///
+    /// A member finds nobody else. An unknown one is a 404 with code `user_not_found`.
+    #[endpoint{method = GET,
+    path = "/admin/v1/users/{id}",
+    operation_id = "retrieve_user",
+    tags = ["users"],
+    }]
+    async fn retrieve_user(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<RetrieveUserPath>>,
+    ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
+    /// Change role or groups of a user, disable or enable one.
+    ///
+    /// What is left out stays as it is. Users are never deleted, because records name them: a disabled one cannot sign in, is signed out everywhere, and the keys and tokens are refused. The last admin who can sign in stays one: that is a 409 with code `last_admin`. For admins.
+    #[endpoint{method = PATCH,
+    path = "/admin/v1/users/{id}",
+    operation_id = "update_user",
+    tags = ["users"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn update_user(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<UpdateUserPath>>,
+        body: front::JsonBody<types::UserUpdate>,
+    ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
+    /// Make a link for a new password.
+    ///
+    /// The link, which no other answer holds, lets its reader set a password, once and within 24 hours. The password before it stays good until then. A link made earlier is void. For admins.
+    #[endpoint{method = POST,
+    path = "/admin/v1/users/{id}/reset",
+    operation_id = "reset_user",
+    tags = ["users"],
+    }]
+    async fn reset_user(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<ResetUserPath>>,
+    ) -> Result<front::Reply<types::OneTimeLink>, front::ApiError<types::ErrorResponse>>;
+    /// Sign a user out everywhere.
+    ///
+    /// Every session in a browser ends. Tokens and keys stay as they are. For admins.
+    #[endpoint{method = POST,
+    path = "/admin/v1/users/{id}/sign-out",
+    operation_id = "sign_out_user",
+    tags = ["users"],
+    }]
+    async fn sign_out_user(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<SignOutUserPath>>,
+    ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
 }
 /// Adds every operation to what is served, so that one server can serve several documents.
 pub fn register<Served: AdminApi>(
@@ -184,6 +870,243 @@ pub fn register<Served: AdminApi>(
             dropshot::Method::DELETE,
             "application/json",
             "/admin/v1/accounts/{name}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_audit".to_owned(),
+            Served::list_audit,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/audit",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_groups".to_owned(),
+            Served::list_groups,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/groups",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "create_group".to_owned(),
+                Served::create_group,
+                dropshot::Method::POST,
+                "application/json",
+                "/admin/v1/groups",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "delete_group".to_owned(),
+            Served::delete_group,
+            dropshot::Method::DELETE,
+            "application/json",
+            "/admin/v1/groups/{name}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_keys".to_owned(),
+            Served::list_keys,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/keys",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "create_key".to_owned(),
+                Served::create_key,
+                dropshot::Method::POST,
+                "application/json",
+                "/admin/v1/keys",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "retrieve_key".to_owned(),
+            Served::retrieve_key,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/keys/{id}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "update_key".to_owned(),
+                Served::update_key,
+                dropshot::Method::PATCH,
+                "application/json",
+                "/admin/v1/keys/{id}",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "delete_key".to_owned(),
+            Served::delete_key,
+            dropshot::Method::DELETE,
+            "application/json",
+            "/admin/v1/keys/{id}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "rotate_key".to_owned(),
+                Served::rotate_key,
+                dropshot::Method::POST,
+                "application/json",
+                "/admin/v1/keys/{id}/rotate",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "retrieve_me".to_owned(),
+            Served::retrieve_me,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/me",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_records".to_owned(),
+            Served::list_records,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/records",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "retrieve_record".to_owned(),
+            Served::retrieve_record,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/records/{request_id}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_tokens".to_owned(),
+            Served::list_tokens,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/tokens",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "create_token".to_owned(),
+                Served::create_token,
+                dropshot::Method::POST,
+                "application/json",
+                "/admin/v1/tokens",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "delete_token".to_owned(),
+            Served::delete_token,
+            dropshot::Method::DELETE,
+            "application/json",
+            "/admin/v1/tokens/{id}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "retrieve_usage".to_owned(),
+            Served::retrieve_usage,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/usage",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_users".to_owned(),
+            Served::list_users,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/users",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "create_user".to_owned(),
+                Served::create_user,
+                dropshot::Method::POST,
+                "application/json",
+                "/admin/v1/users",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "retrieve_user".to_owned(),
+            Served::retrieve_user,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/users/{id}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "update_user".to_owned(),
+                Served::update_user,
+                dropshot::Method::PATCH,
+                "application/json",
+                "/admin/v1/users/{id}",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "reset_user".to_owned(),
+            Served::reset_user,
+            dropshot::Method::POST,
+            "application/json",
+            "/admin/v1/users/{id}/reset",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "sign_out_user".to_owned(),
+            Served::sign_out_user,
+            dropshot::Method::POST,
+            "application/json",
+            "/admin/v1/users/{id}/sign-out",
             dropshot::ApiEndpointVersions::All,
         ),
     )?;

@@ -498,6 +498,198 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountTier {
         value.parse()
     }
 }
+/// How somebody was let in.
+///
+/// | Kind | Meaning |
+/// |---|---|
+/// | `user` | A user in a browser. |
+/// | `token` | A user's admin token. |
+/// | `settings` | The token of the settings. |
+/// | `command` | A command on the machine of the gateway. |
+/// | `system` | The gateway by itself. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum ActorKind {
+    #[serde(rename = "user")]
+    User,
+    #[serde(rename = "token")]
+    Token,
+    #[serde(rename = "settings")]
+    Settings,
+    #[serde(rename = "command")]
+    Command,
+    #[serde(rename = "system")]
+    System,
+}
+impl ::std::fmt::Display for ActorKind {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::User => f.write_str("user"),
+            Self::Token => f.write_str("token"),
+            Self::Settings => f.write_str("settings"),
+            Self::Command => f.write_str("command"),
+            Self::System => f.write_str("system"),
+        }
+    }
+}
+impl ::std::str::FromStr for ActorKind {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "user" => Ok(Self::User),
+            "token" => Ok(Self::Token),
+            "settings" => Ok(Self::Settings),
+            "command" => Ok(Self::Command),
+            "system" => Ok(Self::System),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for ActorKind {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for ActorKind {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// What else there is to say of it, by the action. Never a secret.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(transparent)]
+pub struct AuditDetails(
+    pub ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+);
+impl ::std::ops::Deref for AuditDetails {
+    type Target = ::serde_json::Map<::std::string::String, ::serde_json::Value>;
+    fn deref(&self) -> &::serde_json::Map<::std::string::String, ::serde_json::Value> {
+        &self.0
+    }
+}
+impl ::std::convert::From<AuditDetails>
+for ::serde_json::Map<::std::string::String, ::serde_json::Value> {
+    fn from(value: AuditDetails) -> Self {
+        value.0
+    }
+}
+impl ::std::convert::From<::serde_json::Map<::std::string::String, ::serde_json::Value>>
+for AuditDetails {
+    fn from(
+        value: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+    ) -> Self {
+        Self(value)
+    }
+}
+/// Something that was done. What is absent is not known or does not apply.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct AuditEntry {
+    /// What was done: the kind of thing and a verb, such as `key.create`.
+    pub action: ::std::string::String,
+    /// The id of the user who did it, where one did.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub actor_id: ::std::option::Option<::std::string::String>,
+    pub actor_kind: ActorKind,
+    /// The name of who did it, as it was then.
+    pub actor_name: ::std::string::String,
+    /// The address from which it was done, where it came over the network.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub address: ::std::option::Option<::std::string::String>,
+    /// When.
+    pub at: ::chrono::DateTime<::chrono::offset::Utc>,
+    pub details: AuditDetails,
+    pub seq: crate::wire::Bounded<1, 9007199254740991>,
+    /// The id of that.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub target_id: ::std::option::Option<::std::string::String>,
+    /// The kind of thing it was done to, such as `key`.
+    pub target_kind: ::std::string::String,
+    /// The name of that, as it was then.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub target_name: ::std::option::Option<::std::string::String>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AuditEntry {
+    pub fn builder() -> builder::AuditEntry {
+        Default::default()
+    }
+}
+/// A page of the audit trail.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct AuditList {
+    /// The entries.
+    pub data: ::std::vec::Vec<AuditEntry>,
+    /// Whether there are more behind the last of `data`.
+    pub has_more: bool,
+    pub object: ListObject,
+    /// How many there are on all pages.
+    pub total: u64,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AuditList {
+    pub fn builder() -> builder::AuditList {
+        Default::default()
+    }
+}
+/// A key with its secret, which is shown this once.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct CreatedKey {
+    pub key: Key,
+    pub secret: crate::wire::Secret,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl CreatedKey {
+    pub fn builder() -> builder::CreatedKey {
+        Default::default()
+    }
+}
+/// An admin token with its secret, which is shown this once.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct CreatedToken {
+    pub secret: crate::wire::Secret,
+    pub token: Token,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl CreatedToken {
+    pub fn builder() -> builder::CreatedToken {
+        Default::default()
+    }
+}
+/// A user with the link of the invitation, which is shown this once.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct CreatedUser {
+    pub link: OneTimeLink,
+    pub user: User,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl CreatedUser {
+    pub fn builder() -> builder::CreatedUser {
+        Default::default()
+    }
+}
 /// An account that is gone.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct DeletedAccount {
@@ -512,6 +704,55 @@ pub struct DeletedAccount {
 }
 impl DeletedAccount {
     pub fn builder() -> builder::DeletedAccount {
+        Default::default()
+    }
+}
+/// A group that is gone.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct DeletedGroup {
+    /// Always `true`.
+    pub deleted: bool,
+    /// The name that it had.
+    pub name: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl DeletedGroup {
+    pub fn builder() -> builder::DeletedGroup {
+        Default::default()
+    }
+}
+/// A key that is gone.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct DeletedKey {
+    /// Always `true`.
+    pub deleted: bool,
+    /// The id that it had.
+    pub id: ::std::string::String,
+    /// The name that it had.
+    pub name: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl DeletedKey {
+    pub fn builder() -> builder::DeletedKey {
+        Default::default()
+    }
+}
+/// An admin token that is gone.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct DeletedToken {
+    /// Always `true`.
+    pub deleted: bool,
+    /// The id that it had.
+    pub id: ::std::string::String,
+    /// The name that it had.
+    pub name: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl DeletedToken {
+    pub fn builder() -> builder::DeletedToken {
         Default::default()
     }
 }
@@ -581,13 +822,24 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 ///
 /// | Code | Status | Meaning |
 /// |---|---|---|
-/// | `INVALID_API_KEY` | 401 | The admin token is missing or wrong, or none is configured. |
+/// | `INVALID_API_KEY` | 401 | The admin token is missing, wrong, expired or deleted, or its user is disabled. |
+/// | `permission_denied` | 403 | Only admins can do this. |
 /// | `invalid_request_error` | 400 | A field, or a combination of fields, is not acceptable; `error.param` names it. |
+/// | `key_not_found` | 404 | No key has this id or public id. |
+/// | `user_not_found` | 404 | No user has this id or name. |
+/// | `token_not_found` | 404 | No admin token has this id or public id. |
+/// | `group_not_found` | 404 | No group has this name. |
+/// | `record_not_found` | 404 | No record has this request id. |
 /// | `account_not_found` | 404 | No account has this name or id. |
+/// | `user_exists` | 409 | The name is taken by another user. |
+/// | `group_exists` | 409 | There is a group of that name. |
+/// | `group_in_use` | 409 | The group is `default`, or keys belong to it. |
+/// | `group_read_only` | 409 | The group stands in the settings file. |
+/// | `last_admin` | 409 | No other admin could sign in. |
 /// | `account_exists` | 409 | The name is taken by another account. |
 /// | `account_read_only` | 409 | The account stands in the settings file, and only a change of the file can do this. |
 /// | `request_too_large` | 413 | The body is over its limit. |
-/// | `unsupported_media_type` | 415 | The body is not `application/json`, or it is compressed. |
+/// | `unsupported_media_type` | 415 | The body is not `application/json`, or it is compressed in an unknown way. |
 /// | `unknown_url` | 404 | There is nothing at this path. |
 /// | `method_not_allowed` | 405 | The path is known, but does not take this method. |
 /// | `internal_error` | 500 | A fault of the gateway itself. |
@@ -607,10 +859,32 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 pub enum ErrorCode {
     #[serde(rename = "INVALID_API_KEY")]
     InvalidApiKey,
+    #[serde(rename = "permission_denied")]
+    PermissionDenied,
     #[serde(rename = "invalid_request_error")]
     InvalidRequestError,
+    #[serde(rename = "key_not_found")]
+    KeyNotFound,
+    #[serde(rename = "user_not_found")]
+    UserNotFound,
+    #[serde(rename = "token_not_found")]
+    TokenNotFound,
+    #[serde(rename = "group_not_found")]
+    GroupNotFound,
+    #[serde(rename = "record_not_found")]
+    RecordNotFound,
     #[serde(rename = "account_not_found")]
     AccountNotFound,
+    #[serde(rename = "user_exists")]
+    UserExists,
+    #[serde(rename = "group_exists")]
+    GroupExists,
+    #[serde(rename = "group_in_use")]
+    GroupInUse,
+    #[serde(rename = "group_read_only")]
+    GroupReadOnly,
+    #[serde(rename = "last_admin")]
+    LastAdmin,
     #[serde(rename = "account_exists")]
     AccountExists,
     #[serde(rename = "account_read_only")]
@@ -632,8 +906,19 @@ impl ::std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
         match *self {
             Self::InvalidApiKey => f.write_str("INVALID_API_KEY"),
+            Self::PermissionDenied => f.write_str("permission_denied"),
             Self::InvalidRequestError => f.write_str("invalid_request_error"),
+            Self::KeyNotFound => f.write_str("key_not_found"),
+            Self::UserNotFound => f.write_str("user_not_found"),
+            Self::TokenNotFound => f.write_str("token_not_found"),
+            Self::GroupNotFound => f.write_str("group_not_found"),
+            Self::RecordNotFound => f.write_str("record_not_found"),
             Self::AccountNotFound => f.write_str("account_not_found"),
+            Self::UserExists => f.write_str("user_exists"),
+            Self::GroupExists => f.write_str("group_exists"),
+            Self::GroupInUse => f.write_str("group_in_use"),
+            Self::GroupReadOnly => f.write_str("group_read_only"),
+            Self::LastAdmin => f.write_str("last_admin"),
             Self::AccountExists => f.write_str("account_exists"),
             Self::AccountReadOnly => f.write_str("account_read_only"),
             Self::RequestTooLarge => f.write_str("request_too_large"),
@@ -652,8 +937,19 @@ impl ::std::str::FromStr for ErrorCode {
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         match value {
             "INVALID_API_KEY" => Ok(Self::InvalidApiKey),
+            "permission_denied" => Ok(Self::PermissionDenied),
             "invalid_request_error" => Ok(Self::InvalidRequestError),
+            "key_not_found" => Ok(Self::KeyNotFound),
+            "user_not_found" => Ok(Self::UserNotFound),
+            "token_not_found" => Ok(Self::TokenNotFound),
+            "group_not_found" => Ok(Self::GroupNotFound),
+            "record_not_found" => Ok(Self::RecordNotFound),
             "account_not_found" => Ok(Self::AccountNotFound),
+            "user_exists" => Ok(Self::UserExists),
+            "group_exists" => Ok(Self::GroupExists),
+            "group_in_use" => Ok(Self::GroupInUse),
+            "group_read_only" => Ok(Self::GroupReadOnly),
+            "last_admin" => Ok(Self::LastAdmin),
             "account_exists" => Ok(Self::AccountExists),
             "account_read_only" => Ok(Self::AccountReadOnly),
             "request_too_large" => Ok(Self::RequestTooLarge),
@@ -690,7 +986,7 @@ pub struct ErrorDetail {
     pub code: ::std::option::Option<ErrorCode>,
     /// Says what is wrong and what is allowed instead. For people: the wording may change.
     pub message: ::std::string::String,
-    /// The field at fault, spelled as in the request: `base_url`, `groups[0]`, `headers.x-project`. `null` where no single field is.
+    /// The field or query parameter at fault, spelled as in the request: `base_url`, `groups[0]`, `headers.x-project`. `null` where no single one is.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
     pub param: ::std::option::Option<::std::string::String>,
     /// A finer word than `code`, where there is one.
@@ -872,6 +1168,436 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
         value.parse()
     }
 }
+/// Keys that are served alike.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Group {
+    /// How many keys are in it. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub keys: ::std::option::Option<u64>,
+    /// The name. Unique.
+    pub name: ::std::string::String,
+    pub source: GroupSource,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Group {
+    pub fn builder() -> builder::Group {
+        Default::default()
+    }
+}
+/// Groups.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct GroupList {
+    /// The groups.
+    pub data: ::std::vec::Vec<Group>,
+    pub object: ListObject,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl GroupList {
+    pub fn builder() -> builder::GroupList {
+        Default::default()
+    }
+}
+/// What a group is called: 1 to 128 characters, none of them a control character, and not all of them white space.
+#[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(transparent)]
+pub struct GroupName(::std::string::String);
+impl ::std::ops::Deref for GroupName {
+    type Target = ::std::string::String;
+    fn deref(&self) -> &::std::string::String {
+        &self.0
+    }
+}
+impl ::std::convert::From<GroupName> for ::std::string::String {
+    fn from(value: GroupName) -> Self {
+        value.0
+    }
+}
+impl ::std::str::FromStr for GroupName {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        if value.chars().count() > 128usize {
+            return Err("longer than 128 characters".into());
+        }
+        if value.chars().count() < 1usize {
+            return Err("shorter than 1 characters".into());
+        }
+        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
+        { ::regress::Regex::new("\\S").unwrap() });
+        if PATTERN.find(value).is_none() {
+            return Err("doesn't match pattern \"\\S\"".into());
+        }
+        Ok(Self(value.to_string()))
+    }
+}
+impl ::std::convert::TryFrom<&str> for GroupName {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for GroupName {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl<'de> ::serde::Deserialize<'de> for GroupName {
+    fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
+    where
+        D: ::serde::Deserializer<'de>,
+    {
+        ::std::string::String::deserialize(deserializer)?
+            .parse()
+            .map_err(|e: self::error::ConversionError| {
+                <D::Error as ::serde::de::Error>::custom(e.to_string())
+            })
+    }
+}
+/// Where a group is written: `file` in the settings file, which alone can change or remove it; `store` in the store of the gateway.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum GroupSource {
+    #[serde(rename = "file")]
+    File,
+    #[serde(rename = "store")]
+    Store,
+}
+impl ::std::fmt::Display for GroupSource {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::File => f.write_str("file"),
+            Self::Store => f.write_str("store"),
+        }
+    }
+}
+impl ::std::str::FromStr for GroupSource {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "file" => Ok(Self::File),
+            "store" => Ok(Self::Store),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for GroupSource {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for GroupSource {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// A key of a caller, without its secret. What is absent is not known or does not apply.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Key {
+    /// When it was made.
+    pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// With `disabled`: since when.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub disabled_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// From when on it is refused. Absent where it has no end.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The group in which it is served.
+    pub group: ::std::string::String,
+    /// The id, which no other key ever has.
+    pub id: ::std::string::String,
+    /// How many images they gave.
+    pub images: u64,
+    /// When it was last used, to about a minute.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub last_used_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// What its owner calls it.
+    pub name: ::std::string::String,
+    /// While the secret before the last rotation is still accepted: until when.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub previous_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The part of the key that is no secret: the middle of `sk-img-<public id>-<secret>`.
+    pub public_id: ::std::string::String,
+    /// How many requests with it are over.
+    pub requests: u64,
+    pub state: KeyState,
+    /// The id of the user whose it is.
+    pub user: ::std::string::String,
+    /// The name of that user.
+    pub user_name: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Key {
+    pub fn builder() -> builder::Key {
+        Default::default()
+    }
+}
+/// A page of keys.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct KeyList {
+    /// The keys.
+    pub data: ::std::vec::Vec<Key>,
+    /// Whether there are more behind the last of `data`.
+    pub has_more: bool,
+    pub object: ListObject,
+    /// How many there are on all pages.
+    pub total: u64,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl KeyList {
+    pub fn builder() -> builder::KeyList {
+        Default::default()
+    }
+}
+/// What somebody calls a key or a token: 1 to 128 characters, none of them a control character, and not all of them white space.
+#[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(transparent)]
+pub struct KeyName(::std::string::String);
+impl ::std::ops::Deref for KeyName {
+    type Target = ::std::string::String;
+    fn deref(&self) -> &::std::string::String {
+        &self.0
+    }
+}
+impl ::std::convert::From<KeyName> for ::std::string::String {
+    fn from(value: KeyName) -> Self {
+        value.0
+    }
+}
+impl ::std::str::FromStr for KeyName {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        if value.chars().count() > 128usize {
+            return Err("longer than 128 characters".into());
+        }
+        if value.chars().count() < 1usize {
+            return Err("shorter than 1 characters".into());
+        }
+        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
+        { ::regress::Regex::new("\\S").unwrap() });
+        if PATTERN.find(value).is_none() {
+            return Err("doesn't match pattern \"\\S\"".into());
+        }
+        Ok(Self(value.to_string()))
+    }
+}
+impl ::std::convert::TryFrom<&str> for KeyName {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for KeyName {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl<'de> ::serde::Deserialize<'de> for KeyName {
+    fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
+    where
+        D: ::serde::Deserializer<'de>,
+    {
+        ::std::string::String::deserialize(deserializer)?
+            .parse()
+            .map_err(|e: self::error::ConversionError| {
+                <D::Error as ::serde::de::Error>::custom(e.to_string())
+            })
+    }
+}
+/// How a key gets another secret.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRotation {
+    /// How long the secret before it is still accepted. A day when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub grace_seconds: ::std::option::Option<crate::wire::Bounded<0, 2592000>>,
+}
+impl KeyRotation {
+    pub fn builder() -> builder::KeyRotation {
+        Default::default()
+    }
+}
+/// What a key is good for now.
+///
+/// | State | Meaning |
+/// |---|---|
+/// | `active` | It is accepted. |
+/// | `disabled` | It is refused until it is enabled. |
+/// | `expired` | Its end has come. |
+/// | `user_disabled` | Its user is disabled. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum KeyState {
+    #[serde(rename = "active")]
+    Active,
+    #[serde(rename = "disabled")]
+    Disabled,
+    #[serde(rename = "expired")]
+    Expired,
+    #[serde(rename = "user_disabled")]
+    UserDisabled,
+}
+impl ::std::fmt::Display for KeyState {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Active => f.write_str("active"),
+            Self::Disabled => f.write_str("disabled"),
+            Self::Expired => f.write_str("expired"),
+            Self::UserDisabled => f.write_str("user_disabled"),
+        }
+    }
+}
+impl ::std::str::FromStr for KeyState {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "active" => Ok(Self::Active),
+            "disabled" => Ok(Self::Disabled),
+            "expired" => Ok(Self::Expired),
+            "user_disabled" => Ok(Self::UserDisabled),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for KeyState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for KeyState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// What is to become of a key. At least one field.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct KeyUpdate {
+    /// `false` disables the key, `true` takes that back.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub enabled: ::std::option::Option<bool>,
+    /// From when on it is to be refused. A moment that has passed ends it at once.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// What it is to be called.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub name: ::std::option::Option<KeyName>,
+    /// `true` takes its end away. Refused beside `expires_at`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub never_expires: ::std::option::Option<bool>,
+}
+impl KeyUpdate {
+    pub fn builder() -> builder::KeyUpdate {
+        Default::default()
+    }
+}
+/// What a link is for: `invitation` to set the first password, `reset` to set another.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum LinkPurpose {
+    #[serde(rename = "invitation")]
+    Invitation,
+    #[serde(rename = "reset")]
+    Reset,
+}
+impl ::std::fmt::Display for LinkPurpose {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Invitation => f.write_str("invitation"),
+            Self::Reset => f.write_str("reset"),
+        }
+    }
+}
+impl ::std::str::FromStr for LinkPurpose {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "invitation" => Ok(Self::Invitation),
+            "reset" => Ok(Self::Reset),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for LinkPurpose {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for LinkPurpose {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// Always `list`.
 #[derive(
     ::serde::Deserialize,
@@ -921,6 +1647,23 @@ impl ::std::convert::TryFrom<::std::string::String> for ListObject {
         value: ::std::string::String,
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         value.parse()
+    }
+}
+/// Who is asking.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Me {
+    /// The name of the user; `settings` with the token of the settings.
+    pub name: ::std::string::String,
+    pub role: Role,
+    /// The user. Absent with the token of the settings.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub user: ::std::option::Option<User>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Me {
+    pub fn builder() -> builder::Me {
+        Default::default()
     }
 }
 /// An account to be added, with the fields of `[[accounts]]` in the settings file.
@@ -994,6 +1737,71 @@ pub struct NewAccount {
 }
 impl NewAccount {
     pub fn builder() -> builder::NewAccount {
+        Default::default()
+    }
+}
+/// A group to be added.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct NewGroup {
+    pub name: GroupName,
+}
+impl NewGroup {
+    pub fn builder() -> builder::NewGroup {
+        Default::default()
+    }
+}
+/// A key to be made.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct NewKey {
+    /// From when on it is to be refused: a moment to come. Never when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The group in which it is to be served. `default` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub group: ::std::option::Option<::std::string::String>,
+    pub name: KeyName,
+    /// Whose it is to be, by id or name: the own one when absent. The token of the settings has no user and must name one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub user: ::std::option::Option<::std::string::String>,
+}
+impl NewKey {
+    pub fn builder() -> builder::NewKey {
+        Default::default()
+    }
+}
+/// An admin token to be made.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    /// From when on it is to be refused: a moment to come. Never when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    pub name: KeyName,
+    /// Whose it is to be, by id or name: the own one when absent. The token of the settings has no user and must name one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub user: ::std::option::Option<::std::string::String>,
+}
+impl NewToken {
+    pub fn builder() -> builder::NewToken {
+        Default::default()
+    }
+}
+/// A user to be invited.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct NewUser {
+    /// The groups in which the user may have keys. `default` alone when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub groups: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    pub name: UserName,
+    /// What the user may do. `member` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub role: ::std::option::Option<Role>,
+}
+impl NewUser {
+    pub fn builder() -> builder::NewUser {
         Default::default()
     }
 }
@@ -1105,6 +1913,688 @@ impl ::std::convert::TryFrom<::std::string::String> for OauthGrant {
         value: ::std::string::String,
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         value.parse()
+    }
+}
+/// A link that can be used once.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct OneTimeLink {
+    /// Until when it can be used.
+    pub expires_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    pub path: crate::wire::Secret,
+    pub purpose: LinkPurpose,
+    /// With the setting `public_url`: the whole address.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub url: ::std::option::Option<crate::wire::Secret>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl OneTimeLink {
+    pub fn builder() -> builder::OneTimeLink {
+        Default::default()
+    }
+}
+/// What was asked for in one request, and what became of it. What is absent is not known or does not apply.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Record {
+    /// The account of the last attempt. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub account: ::std::option::Option<::std::string::String>,
+    /// Every call of an upstream, in order.
+    pub attempts: ::std::vec::Vec<RecordAttempt>,
+    /// What it cost in US dollars, where a price is known.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_usd: ::std::option::Option<f64>,
+    /// When it began.
+    pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// What really was in the answer, image by image.
+    pub delivered: ::std::vec::Vec<RecordImage>,
+    /// The `user` of the request.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub end_user: ::std::option::Option<::std::string::String>,
+    /// The `code` of the error that the caller read.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub error_code: ::std::option::Option<::std::string::String>,
+    /// What was made in place of what was asked for, where caller or group allow it.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub fallback: ::std::option::Option<::std::string::String>,
+    /// From its beginning to the first byte for the caller, in milliseconds.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub first_byte_ms: ::std::option::Option<u64>,
+    /// The group of the key.
+    pub group: ::std::string::String,
+    /// Whether the gateway put the image tool into the request.
+    pub injected_tool: bool,
+    /// The id of the key.
+    pub key: ::std::string::String,
+    /// What its owner calls it.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub key_name: ::std::option::Option<::std::string::String>,
+    /// From its beginning to its end, in milliseconds.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub latency_ms: ::std::option::Option<u64>,
+    /// The model that was asked for.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub model: ::std::option::Option<::std::string::String>,
+    /// How many images were asked for.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub n: ::std::option::Option<u64>,
+    /// What was called, such as `create_image`.
+    pub operation: ::std::string::String,
+    /// The format that was asked for.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub output_format: ::std::option::Option<::std::string::String>,
+    /// The quality that was asked for.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub quality: ::std::option::Option<::std::string::String>,
+    /// The id of the request: `x-request-id` of the answer.
+    pub request_id: ::std::string::String,
+    /// The size that was asked for.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub size: ::std::option::Option<::std::string::String>,
+    pub state: RecordState,
+    /// Whether events were asked for.
+    pub stream: bool,
+    /// What the upstream counted.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub usage: ::std::option::Option<RecordUsage>,
+    /// The id of the user whose key it was.
+    pub user: ::std::string::String,
+    /// The name of that user.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub user_name: ::std::option::Option<::std::string::String>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Record {
+    pub fn builder() -> builder::Record {
+        Default::default()
+    }
+}
+/// One call of an upstream.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct RecordAttempt {
+    /// The name of the account. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub account: ::std::option::Option<::std::string::String>,
+    /// How it failed. Absent where it did not.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub class: ::std::option::Option<RecordClass>,
+    /// How long it took, in milliseconds.
+    pub latency_ms: u64,
+    /// The HTTP status of the upstream, where there was one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub status: ::std::option::Option<u64>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl RecordAttempt {
+    pub fn builder() -> builder::RecordAttempt {
+        Default::default()
+    }
+}
+/// How a call of an upstream failed, by whether an image can have been made.
+///
+/// | Class | Meaning |
+/// |---|---|
+/// | `N` | Nothing was done. |
+/// | `F` | The upstream says that it failed. |
+/// | `X` | An image may have been made and paid for. |
+/// | `R` | The content was refused. |
+/// | `O` | The answer had begun. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum RecordClass {
+    N,
+    F,
+    X,
+    R,
+    O,
+}
+impl ::std::fmt::Display for RecordClass {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::N => f.write_str("N"),
+            Self::F => f.write_str("F"),
+            Self::X => f.write_str("X"),
+            Self::R => f.write_str("R"),
+            Self::O => f.write_str("O"),
+        }
+    }
+}
+impl ::std::str::FromStr for RecordClass {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "N" => Ok(Self::N),
+            "F" => Ok(Self::F),
+            "X" => Ok(Self::X),
+            "R" => Ok(Self::R),
+            "O" => Ok(Self::O),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for RecordClass {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for RecordClass {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// One image as it was in the answer, as far as its first bytes say.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct RecordImage {
+    /// `png`, `jpeg` or `webp`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub output_format: ::std::option::Option<::std::string::String>,
+    /// Width and height in pixels.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub size: ::std::option::Option<::std::string::String>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl RecordImage {
+    pub fn builder() -> builder::RecordImage {
+        Default::default()
+    }
+}
+/// A page of records.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct RecordList {
+    /// The records.
+    pub data: ::std::vec::Vec<Record>,
+    /// Whether there are more behind the last of `data`.
+    pub has_more: bool,
+    pub object: ListObject,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl RecordList {
+    pub fn builder() -> builder::RecordList {
+        Default::default()
+    }
+}
+/// What became of a request.
+///
+/// | State | Meaning |
+/// |---|---|
+/// | `running` | It is not over. |
+/// | `succeeded` | The caller got what was asked for. |
+/// | `failed` | No image was made, and it is known why. |
+/// | `refused` | The upstream refused the content. |
+/// | `cancelled` | The caller left. |
+/// | `interrupted` | It ended in the middle: an image may have been made and paid for. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum RecordState {
+    #[serde(rename = "running")]
+    Running,
+    #[serde(rename = "succeeded")]
+    Succeeded,
+    #[serde(rename = "failed")]
+    Failed,
+    #[serde(rename = "refused")]
+    Refused,
+    #[serde(rename = "cancelled")]
+    Cancelled,
+    #[serde(rename = "interrupted")]
+    Interrupted,
+}
+impl ::std::fmt::Display for RecordState {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Running => f.write_str("running"),
+            Self::Succeeded => f.write_str("succeeded"),
+            Self::Failed => f.write_str("failed"),
+            Self::Refused => f.write_str("refused"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+impl ::std::str::FromStr for RecordState {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "running" => Ok(Self::Running),
+            "succeeded" => Ok(Self::Succeeded),
+            "failed" => Ok(Self::Failed),
+            "refused" => Ok(Self::Refused),
+            "cancelled" => Ok(Self::Cancelled),
+            "interrupted" => Ok(Self::Interrupted),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for RecordState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for RecordState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// Tokens by what they stand for.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct RecordTokens {
+    /// Of images.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_tokens: ::std::option::Option<u64>,
+    /// Of text.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub text_tokens: ::std::option::Option<u64>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl RecordTokens {
+    pub fn builder() -> builder::RecordTokens {
+        Default::default()
+    }
+}
+/// Tokens as the upstream counted them.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct RecordUsage {
+    /// All that went in.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub input_tokens: ::std::option::Option<u64>,
+    /// What they were.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub input_tokens_details: ::std::option::Option<RecordTokens>,
+    /// All that came out.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub output_tokens: ::std::option::Option<u64>,
+    /// What they were.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub output_tokens_details: ::std::option::Option<RecordTokens>,
+    /// Both together.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub total_tokens: ::std::option::Option<u64>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl RecordUsage {
+    pub fn builder() -> builder::RecordUsage {
+        Default::default()
+    }
+}
+/// What a user may do.
+///
+/// | Role | Meaning |
+/// |---|---|
+/// | `admin` | Everything. |
+/// | `member` | See and change what is their own. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum Role {
+    #[serde(rename = "admin")]
+    Admin,
+    #[serde(rename = "member")]
+    Member,
+}
+impl ::std::fmt::Display for Role {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Admin => f.write_str("admin"),
+            Self::Member => f.write_str("member"),
+        }
+    }
+}
+impl ::std::str::FromStr for Role {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "admin" => Ok(Self::Admin),
+            "member" => Ok(Self::Member),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for Role {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for Role {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// An admin token, without its secret. What is absent is not known or does not apply.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Token {
+    /// When it was made.
+    pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// From when on it is refused. Absent where it has no end.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The id, which no other token ever has.
+    pub id: ::std::string::String,
+    /// When it was last used, to about a minute.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub last_used_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// What its owner calls it.
+    pub name: ::std::string::String,
+    /// The part of the token that is no secret: the middle of `sk-adm-<public id>-<secret>`.
+    pub public_id: ::std::string::String,
+    /// The id of the user whose it is.
+    pub user: ::std::string::String,
+    /// The name of that user.
+    pub user_name: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Token {
+    pub fn builder() -> builder::Token {
+        Default::default()
+    }
+}
+/// Admin tokens.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct TokenList {
+    /// The tokens.
+    pub data: ::std::vec::Vec<Token>,
+    pub object: ListObject,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl TokenList {
+    pub fn builder() -> builder::TokenList {
+        Default::default()
+    }
+}
+/// Counts of requests that are over.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Usage {
+    /// Each day on which there was something, the first one first.
+    pub days: ::std::vec::Vec<UsageDay>,
+    /// The keys with which there was something, the most requests first: a thousand of them at most.
+    pub keys: ::std::vec::Vec<UsageKey>,
+    /// The first day that counts, in UTC.
+    pub since: ::chrono::naive::NaiveDate,
+    pub totals: UsageCounts,
+    /// The last day that counts, in UTC.
+    pub until: ::chrono::naive::NaiveDate,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Usage {
+    pub fn builder() -> builder::Usage {
+        Default::default()
+    }
+}
+/// Counts of requests.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct UsageCounts {
+    /// All others: failed, refused, cancelled or interrupted.
+    pub failed: u64,
+    /// Images in the answers.
+    pub images: u64,
+    /// Tokens that went in, as the upstream counted them.
+    pub input_tokens: u64,
+    /// Tokens that came out.
+    pub output_tokens: u64,
+    /// Requests that are over.
+    pub requests: u64,
+    /// Those that gave what was asked for.
+    pub succeeded: u64,
+    /// Both together.
+    pub total_tokens: u64,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl UsageCounts {
+    pub fn builder() -> builder::UsageCounts {
+        Default::default()
+    }
+}
+/// The counts of one day.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct UsageDay {
+    /// The day in UTC on which the requests began.
+    pub day: ::chrono::naive::NaiveDate,
+    /// All others: failed, refused, cancelled or interrupted.
+    pub failed: u64,
+    /// Images in the answers.
+    pub images: u64,
+    /// Tokens that went in, as the upstream counted them.
+    pub input_tokens: u64,
+    /// Tokens that came out.
+    pub output_tokens: u64,
+    /// Requests that are over.
+    pub requests: u64,
+    /// Those that gave what was asked for.
+    pub succeeded: u64,
+    /// Both together.
+    pub total_tokens: u64,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl UsageDay {
+    pub fn builder() -> builder::UsageDay {
+        Default::default()
+    }
+}
+/// The counts of one key in one group.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct UsageKey {
+    /// All others: failed, refused, cancelled or interrupted.
+    pub failed: u64,
+    /// The group in which it was served.
+    pub group: ::std::string::String,
+    /// Images in the answers.
+    pub images: u64,
+    /// Tokens that went in, as the upstream counted them.
+    pub input_tokens: u64,
+    /// The id of the key.
+    pub key: ::std::string::String,
+    /// What its owner calls it.
+    pub name: ::std::string::String,
+    /// Tokens that came out.
+    pub output_tokens: u64,
+    /// Requests that are over.
+    pub requests: u64,
+    /// Those that gave what was asked for.
+    pub succeeded: u64,
+    /// Both together.
+    pub total_tokens: u64,
+    /// The id of the user whose it is.
+    pub user: ::std::string::String,
+    /// The name of that user.
+    pub user_name: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl UsageKey {
+    pub fn builder() -> builder::UsageKey {
+        Default::default()
+    }
+}
+/// Somebody who can be let in. What is absent is not known or does not apply.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct User {
+    /// When the user was made.
+    pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// Since when the user is disabled.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub disabled_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The groups in which the user may have keys.
+    pub groups: ::std::vec::Vec<::std::string::String>,
+    /// Whether the user can sign in: `false` until the link of the invitation was used.
+    pub has_password: bool,
+    /// The id, which no other user ever has.
+    pub id: ::std::string::String,
+    /// When the user last signed in.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub last_sign_in_at: ::std::option::Option<
+        ::chrono::DateTime<::chrono::offset::Utc>,
+    >,
+    /// The name to sign in with. Unique.
+    pub name: ::std::string::String,
+    pub role: Role,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl User {
+    pub fn builder() -> builder::User {
+        Default::default()
+    }
+}
+/// A page of users.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct UserList {
+    /// The users.
+    pub data: ::std::vec::Vec<User>,
+    /// Whether there are more behind the last of `data`.
+    pub has_more: bool,
+    pub object: ListObject,
+    /// How many there are on all pages.
+    pub total: u64,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl UserList {
+    pub fn builder() -> builder::UserList {
+        Default::default()
+    }
+}
+/// What a user signs in with: 1 to 128 characters, none of them a control character, and not all of them white space.
+#[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(transparent)]
+pub struct UserName(::std::string::String);
+impl ::std::ops::Deref for UserName {
+    type Target = ::std::string::String;
+    fn deref(&self) -> &::std::string::String {
+        &self.0
+    }
+}
+impl ::std::convert::From<UserName> for ::std::string::String {
+    fn from(value: UserName) -> Self {
+        value.0
+    }
+}
+impl ::std::str::FromStr for UserName {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        if value.chars().count() > 128usize {
+            return Err("longer than 128 characters".into());
+        }
+        if value.chars().count() < 1usize {
+            return Err("shorter than 1 characters".into());
+        }
+        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
+        { ::regress::Regex::new("\\S").unwrap() });
+        if PATTERN.find(value).is_none() {
+            return Err("doesn't match pattern \"\\S\"".into());
+        }
+        Ok(Self(value.to_string()))
+    }
+}
+impl ::std::convert::TryFrom<&str> for UserName {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for UserName {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl<'de> ::serde::Deserialize<'de> for UserName {
+    fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
+    where
+        D: ::serde::Deserializer<'de>,
+    {
+        ::std::string::String::deserialize(deserializer)?
+            .parse()
+            .map_err(|e: self::error::ConversionError| {
+                <D::Error as ::serde::de::Error>::custom(e.to_string())
+            })
+    }
+}
+/// What is to become of a user. At least one field.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct UserUpdate {
+    /// `false` disables the user, `true` takes that back.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub enabled: ::std::option::Option<bool>,
+    /// The groups in which the user may have keys from now on, in place of those before. Keys that there are stay.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub groups: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    /// What the user may do from now on.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub role: ::std::option::Option<Role>,
+}
+impl UserUpdate {
+    pub fn builder() -> builder::UserUpdate {
+        Default::default()
     }
 }
 /// Types for composing complex structures.
@@ -1610,6 +3100,564 @@ pub mod builder {
         }
     }
     #[derive(Clone, Debug)]
+    pub struct AuditEntry {
+        action: ::std::result::Result<::std::string::String, ::std::string::String>,
+        actor_id: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        actor_kind: ::std::result::Result<super::ActorKind, ::std::string::String>,
+        actor_name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        address: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        details: ::std::result::Result<super::AuditDetails, ::std::string::String>,
+        seq: ::std::result::Result<
+            crate::wire::Bounded<1, 9007199254740991>,
+            ::std::string::String,
+        >,
+        target_id: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        target_kind: ::std::result::Result<::std::string::String, ::std::string::String>,
+        target_name: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AuditEntry {
+        fn default() -> Self {
+            Self {
+                action: Err("no value supplied for action".to_string()),
+                actor_id: Ok(Default::default()),
+                actor_kind: Err("no value supplied for actor_kind".to_string()),
+                actor_name: Err("no value supplied for actor_name".to_string()),
+                address: Ok(Default::default()),
+                at: Err("no value supplied for at".to_string()),
+                details: Err("no value supplied for details".to_string()),
+                seq: Err("no value supplied for seq".to_string()),
+                target_id: Ok(Default::default()),
+                target_kind: Err("no value supplied for target_kind".to_string()),
+                target_name: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AuditEntry {
+        pub fn action<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.action = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for action: {e}"));
+            self
+        }
+        pub fn actor_id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.actor_id = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for actor_id: {e}")
+                });
+            self
+        }
+        pub fn actor_kind<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ActorKind>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.actor_kind = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for actor_kind: {e}")
+                });
+            self
+        }
+        pub fn actor_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.actor_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for actor_name: {e}")
+                });
+            self
+        }
+        pub fn address<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.address = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for address: {e}")
+                });
+            self
+        }
+        pub fn at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.at = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for at: {e}"));
+            self
+        }
+        pub fn details<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::AuditDetails>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.details = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for details: {e}")
+                });
+            self
+        }
+        pub fn seq<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<crate::wire::Bounded<1, 9007199254740991>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.seq = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for seq: {e}"));
+            self
+        }
+        pub fn target_id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.target_id = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for target_id: {e}")
+                });
+            self
+        }
+        pub fn target_kind<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.target_kind = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for target_kind: {e}")
+                });
+            self
+        }
+        pub fn target_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.target_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for target_name: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AuditEntry> for super::AuditEntry {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AuditEntry,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                action: value.action?,
+                actor_id: value.actor_id?,
+                actor_kind: value.actor_kind?,
+                actor_name: value.actor_name?,
+                address: value.address?,
+                at: value.at?,
+                details: value.details?,
+                seq: value.seq?,
+                target_id: value.target_id?,
+                target_kind: value.target_kind?,
+                target_name: value.target_name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AuditEntry> for AuditEntry {
+        fn from(value: super::AuditEntry) -> Self {
+            Self {
+                action: Ok(value.action),
+                actor_id: Ok(value.actor_id),
+                actor_kind: Ok(value.actor_kind),
+                actor_name: Ok(value.actor_name),
+                address: Ok(value.address),
+                at: Ok(value.at),
+                details: Ok(value.details),
+                seq: Ok(value.seq),
+                target_id: Ok(value.target_id),
+                target_kind: Ok(value.target_kind),
+                target_name: Ok(value.target_name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct AuditList {
+        data: ::std::result::Result<
+            ::std::vec::Vec<super::AuditEntry>,
+            ::std::string::String,
+        >,
+        has_more: ::std::result::Result<bool, ::std::string::String>,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        total: ::std::result::Result<u64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AuditList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                has_more: Err("no value supplied for has_more".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                total: Err("no value supplied for total".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AuditList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::AuditEntry>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn has_more<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.has_more = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for has_more: {e}")
+                });
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn total<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for total: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AuditList> for super::AuditList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AuditList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                has_more: value.has_more?,
+                object: value.object?,
+                total: value.total?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AuditList> for AuditList {
+        fn from(value: super::AuditList) -> Self {
+            Self {
+                data: Ok(value.data),
+                has_more: Ok(value.has_more),
+                object: Ok(value.object),
+                total: Ok(value.total),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct CreatedKey {
+        key: ::std::result::Result<super::Key, ::std::string::String>,
+        secret: ::std::result::Result<crate::wire::Secret, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for CreatedKey {
+        fn default() -> Self {
+            Self {
+                key: Err("no value supplied for key".to_string()),
+                secret: Err("no value supplied for secret".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl CreatedKey {
+        pub fn key<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::Key>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.key = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for key: {e}"));
+            self
+        }
+        pub fn secret<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<crate::wire::Secret>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.secret = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for secret: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<CreatedKey> for super::CreatedKey {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: CreatedKey,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                key: value.key?,
+                secret: value.secret?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::CreatedKey> for CreatedKey {
+        fn from(value: super::CreatedKey) -> Self {
+            Self {
+                key: Ok(value.key),
+                secret: Ok(value.secret),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct CreatedToken {
+        secret: ::std::result::Result<crate::wire::Secret, ::std::string::String>,
+        token: ::std::result::Result<super::Token, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for CreatedToken {
+        fn default() -> Self {
+            Self {
+                secret: Err("no value supplied for secret".to_string()),
+                token: Err("no value supplied for token".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl CreatedToken {
+        pub fn secret<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<crate::wire::Secret>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.secret = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for secret: {e}"));
+            self
+        }
+        pub fn token<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::Token>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.token = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for token: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<CreatedToken> for super::CreatedToken {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: CreatedToken,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                secret: value.secret?,
+                token: value.token?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::CreatedToken> for CreatedToken {
+        fn from(value: super::CreatedToken) -> Self {
+            Self {
+                secret: Ok(value.secret),
+                token: Ok(value.token),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct CreatedUser {
+        link: ::std::result::Result<super::OneTimeLink, ::std::string::String>,
+        user: ::std::result::Result<super::User, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for CreatedUser {
+        fn default() -> Self {
+            Self {
+                link: Err("no value supplied for link".to_string()),
+                user: Err("no value supplied for user".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl CreatedUser {
+        pub fn link<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::OneTimeLink>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.link = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for link: {e}"));
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::User>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<CreatedUser> for super::CreatedUser {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: CreatedUser,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                link: value.link?,
+                user: value.user?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::CreatedUser> for CreatedUser {
+        fn from(value: super::CreatedUser) -> Self {
+            Self {
+                link: Ok(value.link),
+                user: Ok(value.user),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
     pub struct DeletedAccount {
         deleted: ::std::result::Result<bool, ::std::string::String>,
         id: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -1690,6 +3738,259 @@ pub mod builder {
     }
     impl ::std::convert::From<super::DeletedAccount> for DeletedAccount {
         fn from(value: super::DeletedAccount) -> Self {
+            Self {
+                deleted: Ok(value.deleted),
+                id: Ok(value.id),
+                name: Ok(value.name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct DeletedGroup {
+        deleted: ::std::result::Result<bool, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for DeletedGroup {
+        fn default() -> Self {
+            Self {
+                deleted: Err("no value supplied for deleted".to_string()),
+                name: Err("no value supplied for name".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl DeletedGroup {
+        pub fn deleted<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.deleted = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for deleted: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<DeletedGroup> for super::DeletedGroup {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: DeletedGroup,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                deleted: value.deleted?,
+                name: value.name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::DeletedGroup> for DeletedGroup {
+        fn from(value: super::DeletedGroup) -> Self {
+            Self {
+                deleted: Ok(value.deleted),
+                name: Ok(value.name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct DeletedKey {
+        deleted: ::std::result::Result<bool, ::std::string::String>,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for DeletedKey {
+        fn default() -> Self {
+            Self {
+                deleted: Err("no value supplied for deleted".to_string()),
+                id: Err("no value supplied for id".to_string()),
+                name: Err("no value supplied for name".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl DeletedKey {
+        pub fn deleted<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.deleted = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for deleted: {e}")
+                });
+            self
+        }
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<DeletedKey> for super::DeletedKey {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: DeletedKey,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                deleted: value.deleted?,
+                id: value.id?,
+                name: value.name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::DeletedKey> for DeletedKey {
+        fn from(value: super::DeletedKey) -> Self {
+            Self {
+                deleted: Ok(value.deleted),
+                id: Ok(value.id),
+                name: Ok(value.name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct DeletedToken {
+        deleted: ::std::result::Result<bool, ::std::string::String>,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for DeletedToken {
+        fn default() -> Self {
+            Self {
+                deleted: Err("no value supplied for deleted".to_string()),
+                id: Err("no value supplied for id".to_string()),
+                name: Err("no value supplied for name".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl DeletedToken {
+        pub fn deleted<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.deleted = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for deleted: {e}")
+                });
+            self
+        }
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<DeletedToken> for super::DeletedToken {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: DeletedToken,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                deleted: value.deleted?,
+                id: value.id?,
+                name: value.name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::DeletedToken> for DeletedToken {
+        fn from(value: super::DeletedToken) -> Self {
             Self {
                 deleted: Ok(value.deleted),
                 id: Ok(value.id),
@@ -1879,6 +4180,791 @@ pub mod builder {
         fn from(value: super::ErrorResponse) -> Self {
             Self {
                 error: Ok(value.error),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct Group {
+        keys: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        source: ::std::result::Result<super::GroupSource, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Group {
+        fn default() -> Self {
+            Self {
+                keys: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                source: Err("no value supplied for source".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Group {
+        pub fn keys<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.keys = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for keys: {e}"));
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn source<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::GroupSource>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.source = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for source: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Group> for super::Group {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Group,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                keys: value.keys?,
+                name: value.name?,
+                source: value.source?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Group> for Group {
+        fn from(value: super::Group) -> Self {
+            Self {
+                keys: Ok(value.keys),
+                name: Ok(value.name),
+                source: Ok(value.source),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct GroupList {
+        data: ::std::result::Result<
+            ::std::vec::Vec<super::Group>,
+            ::std::string::String,
+        >,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for GroupList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl GroupList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::Group>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<GroupList> for super::GroupList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: GroupList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                object: value.object?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::GroupList> for GroupList {
+        fn from(value: super::GroupList) -> Self {
+            Self {
+                data: Ok(value.data),
+                object: Ok(value.object),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct Key {
+        created_at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        disabled_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        expires_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        group: ::std::result::Result<::std::string::String, ::std::string::String>,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        images: ::std::result::Result<u64, ::std::string::String>,
+        last_used_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        previous_until: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        public_id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        requests: ::std::result::Result<u64, ::std::string::String>,
+        state: ::std::result::Result<super::KeyState, ::std::string::String>,
+        user: ::std::result::Result<::std::string::String, ::std::string::String>,
+        user_name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Key {
+        fn default() -> Self {
+            Self {
+                created_at: Err("no value supplied for created_at".to_string()),
+                disabled_at: Ok(Default::default()),
+                expires_at: Ok(Default::default()),
+                group: Err("no value supplied for group".to_string()),
+                id: Err("no value supplied for id".to_string()),
+                images: Err("no value supplied for images".to_string()),
+                last_used_at: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                previous_until: Ok(Default::default()),
+                public_id: Err("no value supplied for public_id".to_string()),
+                requests: Err("no value supplied for requests".to_string()),
+                state: Err("no value supplied for state".to_string()),
+                user: Err("no value supplied for user".to_string()),
+                user_name: Err("no value supplied for user_name".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Key {
+        pub fn created_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.created_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for created_at: {e}")
+                });
+            self
+        }
+        pub fn disabled_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.disabled_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for disabled_at: {e}")
+                });
+            self
+        }
+        pub fn expires_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.expires_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for expires_at: {e}")
+                });
+            self
+        }
+        pub fn group<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.group = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for group: {e}"));
+            self
+        }
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        pub fn images<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for images: {e}"));
+            self
+        }
+        pub fn last_used_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.last_used_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for last_used_at: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn previous_until<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.previous_until = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for previous_until: {e}")
+                });
+            self
+        }
+        pub fn public_id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.public_id = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for public_id: {e}")
+                });
+            self
+        }
+        pub fn requests<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.requests = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for requests: {e}")
+                });
+            self
+        }
+        pub fn state<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::KeyState>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.state = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for state: {e}"));
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+        pub fn user_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for user_name: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Key> for super::Key {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Key,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                created_at: value.created_at?,
+                disabled_at: value.disabled_at?,
+                expires_at: value.expires_at?,
+                group: value.group?,
+                id: value.id?,
+                images: value.images?,
+                last_used_at: value.last_used_at?,
+                name: value.name?,
+                previous_until: value.previous_until?,
+                public_id: value.public_id?,
+                requests: value.requests?,
+                state: value.state?,
+                user: value.user?,
+                user_name: value.user_name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Key> for Key {
+        fn from(value: super::Key) -> Self {
+            Self {
+                created_at: Ok(value.created_at),
+                disabled_at: Ok(value.disabled_at),
+                expires_at: Ok(value.expires_at),
+                group: Ok(value.group),
+                id: Ok(value.id),
+                images: Ok(value.images),
+                last_used_at: Ok(value.last_used_at),
+                name: Ok(value.name),
+                previous_until: Ok(value.previous_until),
+                public_id: Ok(value.public_id),
+                requests: Ok(value.requests),
+                state: Ok(value.state),
+                user: Ok(value.user),
+                user_name: Ok(value.user_name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct KeyList {
+        data: ::std::result::Result<::std::vec::Vec<super::Key>, ::std::string::String>,
+        has_more: ::std::result::Result<bool, ::std::string::String>,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        total: ::std::result::Result<u64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for KeyList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                has_more: Err("no value supplied for has_more".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                total: Err("no value supplied for total".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl KeyList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::Key>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn has_more<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.has_more = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for has_more: {e}")
+                });
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn total<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for total: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<KeyList> for super::KeyList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: KeyList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                has_more: value.has_more?,
+                object: value.object?,
+                total: value.total?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::KeyList> for KeyList {
+        fn from(value: super::KeyList) -> Self {
+            Self {
+                data: Ok(value.data),
+                has_more: Ok(value.has_more),
+                object: Ok(value.object),
+                total: Ok(value.total),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct KeyRotation {
+        grace_seconds: ::std::result::Result<
+            ::std::option::Option<crate::wire::Bounded<0, 2592000>>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for KeyRotation {
+        fn default() -> Self {
+            Self {
+                grace_seconds: Ok(Default::default()),
+            }
+        }
+    }
+    impl KeyRotation {
+        pub fn grace_seconds<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<0, 2592000>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.grace_seconds = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for grace_seconds: {e}")
+                });
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<KeyRotation> for super::KeyRotation {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: KeyRotation,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                grace_seconds: value.grace_seconds?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::KeyRotation> for KeyRotation {
+        fn from(value: super::KeyRotation) -> Self {
+            Self {
+                grace_seconds: Ok(value.grace_seconds),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct KeyUpdate {
+        enabled: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
+        expires_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        name: ::std::result::Result<
+            ::std::option::Option<super::KeyName>,
+            ::std::string::String,
+        >,
+        never_expires: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for KeyUpdate {
+        fn default() -> Self {
+            Self {
+                enabled: Ok(Default::default()),
+                expires_at: Ok(Default::default()),
+                name: Ok(Default::default()),
+                never_expires: Ok(Default::default()),
+            }
+        }
+    }
+    impl KeyUpdate {
+        pub fn enabled<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.enabled = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for enabled: {e}")
+                });
+            self
+        }
+        pub fn expires_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.expires_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for expires_at: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::KeyName>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn never_expires<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.never_expires = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for never_expires: {e}")
+                });
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<KeyUpdate> for super::KeyUpdate {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: KeyUpdate,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                enabled: value.enabled?,
+                expires_at: value.expires_at?,
+                name: value.name?,
+                never_expires: value.never_expires?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::KeyUpdate> for KeyUpdate {
+        fn from(value: super::KeyUpdate) -> Self {
+            Self {
+                enabled: Ok(value.enabled),
+                expires_at: Ok(value.expires_at),
+                name: Ok(value.name),
+                never_expires: Ok(value.never_expires),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct Me {
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        role: ::std::result::Result<super::Role, ::std::string::String>,
+        user: ::std::result::Result<
+            ::std::option::Option<super::User>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Me {
+        fn default() -> Self {
+            Self {
+                name: Err("no value supplied for name".to_string()),
+                role: Err("no value supplied for role".to_string()),
+                user: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Me {
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn role<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::Role>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.role = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for role: {e}"));
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::User>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Me> for super::Me {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Me,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                name: value.name?,
+                role: value.role?,
+                user: value.user?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Me> for Me {
+        fn from(value: super::Me) -> Self {
+            Self {
+                name: Ok(value.name),
+                role: Ok(value.role),
+                user: Ok(value.user),
                 extra: Ok(value.extra),
             }
         }
@@ -2319,6 +5405,2694 @@ pub mod builder {
             }
         }
     }
+    #[derive(Clone, Debug)]
+    pub struct NewGroup {
+        name: ::std::result::Result<super::GroupName, ::std::string::String>,
+    }
+    impl ::std::default::Default for NewGroup {
+        fn default() -> Self {
+            Self {
+                name: Err("no value supplied for name".to_string()),
+            }
+        }
+    }
+    impl NewGroup {
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::GroupName>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<NewGroup> for super::NewGroup {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: NewGroup,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self { name: value.name? })
+        }
+    }
+    impl ::std::convert::From<super::NewGroup> for NewGroup {
+        fn from(value: super::NewGroup) -> Self {
+            Self { name: Ok(value.name) }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct NewKey {
+        expires_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        group: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        name: ::std::result::Result<super::KeyName, ::std::string::String>,
+        user: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for NewKey {
+        fn default() -> Self {
+            Self {
+                expires_at: Ok(Default::default()),
+                group: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                user: Ok(Default::default()),
+            }
+        }
+    }
+    impl NewKey {
+        pub fn expires_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.expires_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for expires_at: {e}")
+                });
+            self
+        }
+        pub fn group<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.group = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for group: {e}"));
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::KeyName>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<NewKey> for super::NewKey {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: NewKey,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                expires_at: value.expires_at?,
+                group: value.group?,
+                name: value.name?,
+                user: value.user?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::NewKey> for NewKey {
+        fn from(value: super::NewKey) -> Self {
+            Self {
+                expires_at: Ok(value.expires_at),
+                group: Ok(value.group),
+                name: Ok(value.name),
+                user: Ok(value.user),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct NewToken {
+        expires_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        name: ::std::result::Result<super::KeyName, ::std::string::String>,
+        user: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for NewToken {
+        fn default() -> Self {
+            Self {
+                expires_at: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                user: Ok(Default::default()),
+            }
+        }
+    }
+    impl NewToken {
+        pub fn expires_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.expires_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for expires_at: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::KeyName>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<NewToken> for super::NewToken {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: NewToken,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                expires_at: value.expires_at?,
+                name: value.name?,
+                user: value.user?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::NewToken> for NewToken {
+        fn from(value: super::NewToken) -> Self {
+            Self {
+                expires_at: Ok(value.expires_at),
+                name: Ok(value.name),
+                user: Ok(value.user),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct NewUser {
+        groups: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
+        name: ::std::result::Result<super::UserName, ::std::string::String>,
+        role: ::std::result::Result<
+            ::std::option::Option<super::Role>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for NewUser {
+        fn default() -> Self {
+            Self {
+                groups: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                role: Ok(Default::default()),
+            }
+        }
+    }
+    impl NewUser {
+        pub fn groups<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.groups = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for groups: {e}"));
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::UserName>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn role<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::Role>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.role = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for role: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<NewUser> for super::NewUser {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: NewUser,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                groups: value.groups?,
+                name: value.name?,
+                role: value.role?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::NewUser> for NewUser {
+        fn from(value: super::NewUser) -> Self {
+            Self {
+                groups: Ok(value.groups),
+                name: Ok(value.name),
+                role: Ok(value.role),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct OneTimeLink {
+        expires_at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        path: ::std::result::Result<crate::wire::Secret, ::std::string::String>,
+        purpose: ::std::result::Result<super::LinkPurpose, ::std::string::String>,
+        url: ::std::result::Result<
+            ::std::option::Option<crate::wire::Secret>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for OneTimeLink {
+        fn default() -> Self {
+            Self {
+                expires_at: Err("no value supplied for expires_at".to_string()),
+                path: Err("no value supplied for path".to_string()),
+                purpose: Err("no value supplied for purpose".to_string()),
+                url: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl OneTimeLink {
+        pub fn expires_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.expires_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for expires_at: {e}")
+                });
+            self
+        }
+        pub fn path<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<crate::wire::Secret>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.path = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for path: {e}"));
+            self
+        }
+        pub fn purpose<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::LinkPurpose>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.purpose = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for purpose: {e}")
+                });
+            self
+        }
+        pub fn url<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<crate::wire::Secret>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.url = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for url: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<OneTimeLink> for super::OneTimeLink {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: OneTimeLink,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                expires_at: value.expires_at?,
+                path: value.path?,
+                purpose: value.purpose?,
+                url: value.url?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::OneTimeLink> for OneTimeLink {
+        fn from(value: super::OneTimeLink) -> Self {
+            Self {
+                expires_at: Ok(value.expires_at),
+                path: Ok(value.path),
+                purpose: Ok(value.purpose),
+                url: Ok(value.url),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct Record {
+        account: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        attempts: ::std::result::Result<
+            ::std::vec::Vec<super::RecordAttempt>,
+            ::std::string::String,
+        >,
+        cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        created_at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        delivered: ::std::result::Result<
+            ::std::vec::Vec<super::RecordImage>,
+            ::std::string::String,
+        >,
+        end_user: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        error_code: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        fallback: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        first_byte_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        group: ::std::result::Result<::std::string::String, ::std::string::String>,
+        injected_tool: ::std::result::Result<bool, ::std::string::String>,
+        key: ::std::result::Result<::std::string::String, ::std::string::String>,
+        key_name: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        latency_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        model: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        n: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
+        operation: ::std::result::Result<::std::string::String, ::std::string::String>,
+        output_format: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        quality: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        request_id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        size: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        state: ::std::result::Result<super::RecordState, ::std::string::String>,
+        stream: ::std::result::Result<bool, ::std::string::String>,
+        usage: ::std::result::Result<
+            ::std::option::Option<super::RecordUsage>,
+            ::std::string::String,
+        >,
+        user: ::std::result::Result<::std::string::String, ::std::string::String>,
+        user_name: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Record {
+        fn default() -> Self {
+            Self {
+                account: Ok(Default::default()),
+                attempts: Err("no value supplied for attempts".to_string()),
+                cost_usd: Ok(Default::default()),
+                created_at: Err("no value supplied for created_at".to_string()),
+                delivered: Err("no value supplied for delivered".to_string()),
+                end_user: Ok(Default::default()),
+                error_code: Ok(Default::default()),
+                fallback: Ok(Default::default()),
+                first_byte_ms: Ok(Default::default()),
+                group: Err("no value supplied for group".to_string()),
+                injected_tool: Err("no value supplied for injected_tool".to_string()),
+                key: Err("no value supplied for key".to_string()),
+                key_name: Ok(Default::default()),
+                latency_ms: Ok(Default::default()),
+                model: Ok(Default::default()),
+                n: Ok(Default::default()),
+                operation: Err("no value supplied for operation".to_string()),
+                output_format: Ok(Default::default()),
+                quality: Ok(Default::default()),
+                request_id: Err("no value supplied for request_id".to_string()),
+                size: Ok(Default::default()),
+                state: Err("no value supplied for state".to_string()),
+                stream: Err("no value supplied for stream".to_string()),
+                usage: Ok(Default::default()),
+                user: Err("no value supplied for user".to_string()),
+                user_name: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Record {
+        pub fn account<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.account = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for account: {e}")
+                });
+            self
+        }
+        pub fn attempts<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::RecordAttempt>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.attempts = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for attempts: {e}")
+                });
+            self
+        }
+        pub fn cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_usd: {e}")
+                });
+            self
+        }
+        pub fn created_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.created_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for created_at: {e}")
+                });
+            self
+        }
+        pub fn delivered<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::RecordImage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.delivered = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for delivered: {e}")
+                });
+            self
+        }
+        pub fn end_user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.end_user = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for end_user: {e}")
+                });
+            self
+        }
+        pub fn error_code<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.error_code = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for error_code: {e}")
+                });
+            self
+        }
+        pub fn fallback<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.fallback = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for fallback: {e}")
+                });
+            self
+        }
+        pub fn first_byte_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.first_byte_ms = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for first_byte_ms: {e}")
+                });
+            self
+        }
+        pub fn group<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.group = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for group: {e}"));
+            self
+        }
+        pub fn injected_tool<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.injected_tool = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for injected_tool: {e}")
+                });
+            self
+        }
+        pub fn key<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.key = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for key: {e}"));
+            self
+        }
+        pub fn key_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.key_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for key_name: {e}")
+                });
+            self
+        }
+        pub fn latency_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.latency_ms = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for latency_ms: {e}")
+                });
+            self
+        }
+        pub fn model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for model: {e}"));
+            self
+        }
+        pub fn n<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.n = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for n: {e}"));
+            self
+        }
+        pub fn operation<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.operation = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for operation: {e}")
+                });
+            self
+        }
+        pub fn output_format<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_format = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for output_format: {e}")
+                });
+            self
+        }
+        pub fn quality<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.quality = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for quality: {e}")
+                });
+            self
+        }
+        pub fn request_id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.request_id = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for request_id: {e}")
+                });
+            self
+        }
+        pub fn size<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.size = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for size: {e}"));
+            self
+        }
+        pub fn state<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::RecordState>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.state = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for state: {e}"));
+            self
+        }
+        pub fn stream<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.stream = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for stream: {e}"));
+            self
+        }
+        pub fn usage<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RecordUsage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.usage = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for usage: {e}"));
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+        pub fn user_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for user_name: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Record> for super::Record {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Record,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                account: value.account?,
+                attempts: value.attempts?,
+                cost_usd: value.cost_usd?,
+                created_at: value.created_at?,
+                delivered: value.delivered?,
+                end_user: value.end_user?,
+                error_code: value.error_code?,
+                fallback: value.fallback?,
+                first_byte_ms: value.first_byte_ms?,
+                group: value.group?,
+                injected_tool: value.injected_tool?,
+                key: value.key?,
+                key_name: value.key_name?,
+                latency_ms: value.latency_ms?,
+                model: value.model?,
+                n: value.n?,
+                operation: value.operation?,
+                output_format: value.output_format?,
+                quality: value.quality?,
+                request_id: value.request_id?,
+                size: value.size?,
+                state: value.state?,
+                stream: value.stream?,
+                usage: value.usage?,
+                user: value.user?,
+                user_name: value.user_name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Record> for Record {
+        fn from(value: super::Record) -> Self {
+            Self {
+                account: Ok(value.account),
+                attempts: Ok(value.attempts),
+                cost_usd: Ok(value.cost_usd),
+                created_at: Ok(value.created_at),
+                delivered: Ok(value.delivered),
+                end_user: Ok(value.end_user),
+                error_code: Ok(value.error_code),
+                fallback: Ok(value.fallback),
+                first_byte_ms: Ok(value.first_byte_ms),
+                group: Ok(value.group),
+                injected_tool: Ok(value.injected_tool),
+                key: Ok(value.key),
+                key_name: Ok(value.key_name),
+                latency_ms: Ok(value.latency_ms),
+                model: Ok(value.model),
+                n: Ok(value.n),
+                operation: Ok(value.operation),
+                output_format: Ok(value.output_format),
+                quality: Ok(value.quality),
+                request_id: Ok(value.request_id),
+                size: Ok(value.size),
+                state: Ok(value.state),
+                stream: Ok(value.stream),
+                usage: Ok(value.usage),
+                user: Ok(value.user),
+                user_name: Ok(value.user_name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct RecordAttempt {
+        account: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        class: ::std::result::Result<
+            ::std::option::Option<super::RecordClass>,
+            ::std::string::String,
+        >,
+        latency_ms: ::std::result::Result<u64, ::std::string::String>,
+        status: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for RecordAttempt {
+        fn default() -> Self {
+            Self {
+                account: Ok(Default::default()),
+                class: Ok(Default::default()),
+                latency_ms: Err("no value supplied for latency_ms".to_string()),
+                status: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl RecordAttempt {
+        pub fn account<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.account = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for account: {e}")
+                });
+            self
+        }
+        pub fn class<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RecordClass>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.class = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for class: {e}"));
+            self
+        }
+        pub fn latency_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.latency_ms = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for latency_ms: {e}")
+                });
+            self
+        }
+        pub fn status<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.status = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for status: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<RecordAttempt> for super::RecordAttempt {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: RecordAttempt,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                account: value.account?,
+                class: value.class?,
+                latency_ms: value.latency_ms?,
+                status: value.status?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::RecordAttempt> for RecordAttempt {
+        fn from(value: super::RecordAttempt) -> Self {
+            Self {
+                account: Ok(value.account),
+                class: Ok(value.class),
+                latency_ms: Ok(value.latency_ms),
+                status: Ok(value.status),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct RecordImage {
+        output_format: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        size: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for RecordImage {
+        fn default() -> Self {
+            Self {
+                output_format: Ok(Default::default()),
+                size: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl RecordImage {
+        pub fn output_format<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_format = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for output_format: {e}")
+                });
+            self
+        }
+        pub fn size<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.size = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for size: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<RecordImage> for super::RecordImage {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: RecordImage,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                output_format: value.output_format?,
+                size: value.size?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::RecordImage> for RecordImage {
+        fn from(value: super::RecordImage) -> Self {
+            Self {
+                output_format: Ok(value.output_format),
+                size: Ok(value.size),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct RecordList {
+        data: ::std::result::Result<
+            ::std::vec::Vec<super::Record>,
+            ::std::string::String,
+        >,
+        has_more: ::std::result::Result<bool, ::std::string::String>,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for RecordList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                has_more: Err("no value supplied for has_more".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl RecordList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::Record>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn has_more<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.has_more = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for has_more: {e}")
+                });
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<RecordList> for super::RecordList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: RecordList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                has_more: value.has_more?,
+                object: value.object?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::RecordList> for RecordList {
+        fn from(value: super::RecordList) -> Self {
+            Self {
+                data: Ok(value.data),
+                has_more: Ok(value.has_more),
+                object: Ok(value.object),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct RecordTokens {
+        image_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        text_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for RecordTokens {
+        fn default() -> Self {
+            Self {
+                image_tokens: Ok(Default::default()),
+                text_tokens: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl RecordTokens {
+        pub fn image_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_tokens: {e}")
+                });
+            self
+        }
+        pub fn text_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.text_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for text_tokens: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<RecordTokens> for super::RecordTokens {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: RecordTokens,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                image_tokens: value.image_tokens?,
+                text_tokens: value.text_tokens?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::RecordTokens> for RecordTokens {
+        fn from(value: super::RecordTokens) -> Self {
+            Self {
+                image_tokens: Ok(value.image_tokens),
+                text_tokens: Ok(value.text_tokens),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct RecordUsage {
+        input_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        input_tokens_details: ::std::result::Result<
+            ::std::option::Option<super::RecordTokens>,
+            ::std::string::String,
+        >,
+        output_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        output_tokens_details: ::std::result::Result<
+            ::std::option::Option<super::RecordTokens>,
+            ::std::string::String,
+        >,
+        total_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for RecordUsage {
+        fn default() -> Self {
+            Self {
+                input_tokens: Ok(Default::default()),
+                input_tokens_details: Ok(Default::default()),
+                output_tokens: Ok(Default::default()),
+                output_tokens_details: Ok(Default::default()),
+                total_tokens: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl RecordUsage {
+        pub fn input_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for input_tokens: {e}")
+                });
+            self
+        }
+        pub fn input_tokens_details<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RecordTokens>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_tokens_details = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for input_tokens_details: {e}"
+                    )
+                });
+            self
+        }
+        pub fn output_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for output_tokens: {e}")
+                });
+            self
+        }
+        pub fn output_tokens_details<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RecordTokens>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_tokens_details = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for output_tokens_details: {e}"
+                    )
+                });
+            self
+        }
+        pub fn total_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for total_tokens: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<RecordUsage> for super::RecordUsage {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: RecordUsage,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                input_tokens: value.input_tokens?,
+                input_tokens_details: value.input_tokens_details?,
+                output_tokens: value.output_tokens?,
+                output_tokens_details: value.output_tokens_details?,
+                total_tokens: value.total_tokens?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::RecordUsage> for RecordUsage {
+        fn from(value: super::RecordUsage) -> Self {
+            Self {
+                input_tokens: Ok(value.input_tokens),
+                input_tokens_details: Ok(value.input_tokens_details),
+                output_tokens: Ok(value.output_tokens),
+                output_tokens_details: Ok(value.output_tokens_details),
+                total_tokens: Ok(value.total_tokens),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct Token {
+        created_at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        expires_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        last_used_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        public_id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        user: ::std::result::Result<::std::string::String, ::std::string::String>,
+        user_name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Token {
+        fn default() -> Self {
+            Self {
+                created_at: Err("no value supplied for created_at".to_string()),
+                expires_at: Ok(Default::default()),
+                id: Err("no value supplied for id".to_string()),
+                last_used_at: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                public_id: Err("no value supplied for public_id".to_string()),
+                user: Err("no value supplied for user".to_string()),
+                user_name: Err("no value supplied for user_name".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Token {
+        pub fn created_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.created_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for created_at: {e}")
+                });
+            self
+        }
+        pub fn expires_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.expires_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for expires_at: {e}")
+                });
+            self
+        }
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        pub fn last_used_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.last_used_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for last_used_at: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn public_id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.public_id = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for public_id: {e}")
+                });
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+        pub fn user_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for user_name: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Token> for super::Token {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Token,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                created_at: value.created_at?,
+                expires_at: value.expires_at?,
+                id: value.id?,
+                last_used_at: value.last_used_at?,
+                name: value.name?,
+                public_id: value.public_id?,
+                user: value.user?,
+                user_name: value.user_name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Token> for Token {
+        fn from(value: super::Token) -> Self {
+            Self {
+                created_at: Ok(value.created_at),
+                expires_at: Ok(value.expires_at),
+                id: Ok(value.id),
+                last_used_at: Ok(value.last_used_at),
+                name: Ok(value.name),
+                public_id: Ok(value.public_id),
+                user: Ok(value.user),
+                user_name: Ok(value.user_name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct TokenList {
+        data: ::std::result::Result<
+            ::std::vec::Vec<super::Token>,
+            ::std::string::String,
+        >,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for TokenList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl TokenList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::Token>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<TokenList> for super::TokenList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: TokenList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                object: value.object?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::TokenList> for TokenList {
+        fn from(value: super::TokenList) -> Self {
+            Self {
+                data: Ok(value.data),
+                object: Ok(value.object),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct Usage {
+        days: ::std::result::Result<
+            ::std::vec::Vec<super::UsageDay>,
+            ::std::string::String,
+        >,
+        keys: ::std::result::Result<
+            ::std::vec::Vec<super::UsageKey>,
+            ::std::string::String,
+        >,
+        since: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
+        totals: ::std::result::Result<super::UsageCounts, ::std::string::String>,
+        until: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Usage {
+        fn default() -> Self {
+            Self {
+                days: Err("no value supplied for days".to_string()),
+                keys: Err("no value supplied for keys".to_string()),
+                since: Err("no value supplied for since".to_string()),
+                totals: Err("no value supplied for totals".to_string()),
+                until: Err("no value supplied for until".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Usage {
+        pub fn days<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::UsageDay>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.days = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for days: {e}"));
+            self
+        }
+        pub fn keys<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::UsageKey>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.keys = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for keys: {e}"));
+            self
+        }
+        pub fn since<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::naive::NaiveDate>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.since = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for since: {e}"));
+            self
+        }
+        pub fn totals<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::UsageCounts>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.totals = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for totals: {e}"));
+            self
+        }
+        pub fn until<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::naive::NaiveDate>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.until = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for until: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Usage> for super::Usage {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Usage,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                days: value.days?,
+                keys: value.keys?,
+                since: value.since?,
+                totals: value.totals?,
+                until: value.until?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Usage> for Usage {
+        fn from(value: super::Usage) -> Self {
+            Self {
+                days: Ok(value.days),
+                keys: Ok(value.keys),
+                since: Ok(value.since),
+                totals: Ok(value.totals),
+                until: Ok(value.until),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct UsageCounts {
+        failed: ::std::result::Result<u64, ::std::string::String>,
+        images: ::std::result::Result<u64, ::std::string::String>,
+        input_tokens: ::std::result::Result<u64, ::std::string::String>,
+        output_tokens: ::std::result::Result<u64, ::std::string::String>,
+        requests: ::std::result::Result<u64, ::std::string::String>,
+        succeeded: ::std::result::Result<u64, ::std::string::String>,
+        total_tokens: ::std::result::Result<u64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for UsageCounts {
+        fn default() -> Self {
+            Self {
+                failed: Err("no value supplied for failed".to_string()),
+                images: Err("no value supplied for images".to_string()),
+                input_tokens: Err("no value supplied for input_tokens".to_string()),
+                output_tokens: Err("no value supplied for output_tokens".to_string()),
+                requests: Err("no value supplied for requests".to_string()),
+                succeeded: Err("no value supplied for succeeded".to_string()),
+                total_tokens: Err("no value supplied for total_tokens".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl UsageCounts {
+        pub fn failed<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.failed = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for failed: {e}"));
+            self
+        }
+        pub fn images<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for images: {e}"));
+            self
+        }
+        pub fn input_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for input_tokens: {e}")
+                });
+            self
+        }
+        pub fn output_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for output_tokens: {e}")
+                });
+            self
+        }
+        pub fn requests<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.requests = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for requests: {e}")
+                });
+            self
+        }
+        pub fn succeeded<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.succeeded = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for succeeded: {e}")
+                });
+            self
+        }
+        pub fn total_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for total_tokens: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<UsageCounts> for super::UsageCounts {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: UsageCounts,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                failed: value.failed?,
+                images: value.images?,
+                input_tokens: value.input_tokens?,
+                output_tokens: value.output_tokens?,
+                requests: value.requests?,
+                succeeded: value.succeeded?,
+                total_tokens: value.total_tokens?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::UsageCounts> for UsageCounts {
+        fn from(value: super::UsageCounts) -> Self {
+            Self {
+                failed: Ok(value.failed),
+                images: Ok(value.images),
+                input_tokens: Ok(value.input_tokens),
+                output_tokens: Ok(value.output_tokens),
+                requests: Ok(value.requests),
+                succeeded: Ok(value.succeeded),
+                total_tokens: Ok(value.total_tokens),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct UsageDay {
+        day: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
+        failed: ::std::result::Result<u64, ::std::string::String>,
+        images: ::std::result::Result<u64, ::std::string::String>,
+        input_tokens: ::std::result::Result<u64, ::std::string::String>,
+        output_tokens: ::std::result::Result<u64, ::std::string::String>,
+        requests: ::std::result::Result<u64, ::std::string::String>,
+        succeeded: ::std::result::Result<u64, ::std::string::String>,
+        total_tokens: ::std::result::Result<u64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for UsageDay {
+        fn default() -> Self {
+            Self {
+                day: Err("no value supplied for day".to_string()),
+                failed: Err("no value supplied for failed".to_string()),
+                images: Err("no value supplied for images".to_string()),
+                input_tokens: Err("no value supplied for input_tokens".to_string()),
+                output_tokens: Err("no value supplied for output_tokens".to_string()),
+                requests: Err("no value supplied for requests".to_string()),
+                succeeded: Err("no value supplied for succeeded".to_string()),
+                total_tokens: Err("no value supplied for total_tokens".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl UsageDay {
+        pub fn day<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::naive::NaiveDate>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.day = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for day: {e}"));
+            self
+        }
+        pub fn failed<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.failed = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for failed: {e}"));
+            self
+        }
+        pub fn images<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for images: {e}"));
+            self
+        }
+        pub fn input_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for input_tokens: {e}")
+                });
+            self
+        }
+        pub fn output_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for output_tokens: {e}")
+                });
+            self
+        }
+        pub fn requests<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.requests = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for requests: {e}")
+                });
+            self
+        }
+        pub fn succeeded<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.succeeded = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for succeeded: {e}")
+                });
+            self
+        }
+        pub fn total_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for total_tokens: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<UsageDay> for super::UsageDay {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: UsageDay,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                day: value.day?,
+                failed: value.failed?,
+                images: value.images?,
+                input_tokens: value.input_tokens?,
+                output_tokens: value.output_tokens?,
+                requests: value.requests?,
+                succeeded: value.succeeded?,
+                total_tokens: value.total_tokens?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::UsageDay> for UsageDay {
+        fn from(value: super::UsageDay) -> Self {
+            Self {
+                day: Ok(value.day),
+                failed: Ok(value.failed),
+                images: Ok(value.images),
+                input_tokens: Ok(value.input_tokens),
+                output_tokens: Ok(value.output_tokens),
+                requests: Ok(value.requests),
+                succeeded: Ok(value.succeeded),
+                total_tokens: Ok(value.total_tokens),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct UsageKey {
+        failed: ::std::result::Result<u64, ::std::string::String>,
+        group: ::std::result::Result<::std::string::String, ::std::string::String>,
+        images: ::std::result::Result<u64, ::std::string::String>,
+        input_tokens: ::std::result::Result<u64, ::std::string::String>,
+        key: ::std::result::Result<::std::string::String, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        output_tokens: ::std::result::Result<u64, ::std::string::String>,
+        requests: ::std::result::Result<u64, ::std::string::String>,
+        succeeded: ::std::result::Result<u64, ::std::string::String>,
+        total_tokens: ::std::result::Result<u64, ::std::string::String>,
+        user: ::std::result::Result<::std::string::String, ::std::string::String>,
+        user_name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for UsageKey {
+        fn default() -> Self {
+            Self {
+                failed: Err("no value supplied for failed".to_string()),
+                group: Err("no value supplied for group".to_string()),
+                images: Err("no value supplied for images".to_string()),
+                input_tokens: Err("no value supplied for input_tokens".to_string()),
+                key: Err("no value supplied for key".to_string()),
+                name: Err("no value supplied for name".to_string()),
+                output_tokens: Err("no value supplied for output_tokens".to_string()),
+                requests: Err("no value supplied for requests".to_string()),
+                succeeded: Err("no value supplied for succeeded".to_string()),
+                total_tokens: Err("no value supplied for total_tokens".to_string()),
+                user: Err("no value supplied for user".to_string()),
+                user_name: Err("no value supplied for user_name".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl UsageKey {
+        pub fn failed<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.failed = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for failed: {e}"));
+            self
+        }
+        pub fn group<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.group = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for group: {e}"));
+            self
+        }
+        pub fn images<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for images: {e}"));
+            self
+        }
+        pub fn input_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for input_tokens: {e}")
+                });
+            self
+        }
+        pub fn key<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.key = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for key: {e}"));
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn output_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for output_tokens: {e}")
+                });
+            self
+        }
+        pub fn requests<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.requests = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for requests: {e}")
+                });
+            self
+        }
+        pub fn succeeded<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.succeeded = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for succeeded: {e}")
+                });
+            self
+        }
+        pub fn total_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for total_tokens: {e}")
+                });
+            self
+        }
+        pub fn user<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for user: {e}"));
+            self
+        }
+        pub fn user_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for user_name: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<UsageKey> for super::UsageKey {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: UsageKey,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                failed: value.failed?,
+                group: value.group?,
+                images: value.images?,
+                input_tokens: value.input_tokens?,
+                key: value.key?,
+                name: value.name?,
+                output_tokens: value.output_tokens?,
+                requests: value.requests?,
+                succeeded: value.succeeded?,
+                total_tokens: value.total_tokens?,
+                user: value.user?,
+                user_name: value.user_name?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::UsageKey> for UsageKey {
+        fn from(value: super::UsageKey) -> Self {
+            Self {
+                failed: Ok(value.failed),
+                group: Ok(value.group),
+                images: Ok(value.images),
+                input_tokens: Ok(value.input_tokens),
+                key: Ok(value.key),
+                name: Ok(value.name),
+                output_tokens: Ok(value.output_tokens),
+                requests: Ok(value.requests),
+                succeeded: Ok(value.succeeded),
+                total_tokens: Ok(value.total_tokens),
+                user: Ok(value.user),
+                user_name: Ok(value.user_name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct User {
+        created_at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        disabled_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        groups: ::std::result::Result<
+            ::std::vec::Vec<::std::string::String>,
+            ::std::string::String,
+        >,
+        has_password: ::std::result::Result<bool, ::std::string::String>,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        last_sign_in_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        role: ::std::result::Result<super::Role, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for User {
+        fn default() -> Self {
+            Self {
+                created_at: Err("no value supplied for created_at".to_string()),
+                disabled_at: Ok(Default::default()),
+                groups: Err("no value supplied for groups".to_string()),
+                has_password: Err("no value supplied for has_password".to_string()),
+                id: Err("no value supplied for id".to_string()),
+                last_sign_in_at: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                role: Err("no value supplied for role".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl User {
+        pub fn created_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.created_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for created_at: {e}")
+                });
+            self
+        }
+        pub fn disabled_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.disabled_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for disabled_at: {e}")
+                });
+            self
+        }
+        pub fn groups<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.groups = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for groups: {e}"));
+            self
+        }
+        pub fn has_password<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.has_password = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for has_password: {e}")
+                });
+            self
+        }
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        pub fn last_sign_in_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.last_sign_in_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for last_sign_in_at: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn role<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::Role>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.role = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for role: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<User> for super::User {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: User,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                created_at: value.created_at?,
+                disabled_at: value.disabled_at?,
+                groups: value.groups?,
+                has_password: value.has_password?,
+                id: value.id?,
+                last_sign_in_at: value.last_sign_in_at?,
+                name: value.name?,
+                role: value.role?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::User> for User {
+        fn from(value: super::User) -> Self {
+            Self {
+                created_at: Ok(value.created_at),
+                disabled_at: Ok(value.disabled_at),
+                groups: Ok(value.groups),
+                has_password: Ok(value.has_password),
+                id: Ok(value.id),
+                last_sign_in_at: Ok(value.last_sign_in_at),
+                name: Ok(value.name),
+                role: Ok(value.role),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct UserList {
+        data: ::std::result::Result<::std::vec::Vec<super::User>, ::std::string::String>,
+        has_more: ::std::result::Result<bool, ::std::string::String>,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        total: ::std::result::Result<u64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for UserList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                has_more: Err("no value supplied for has_more".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                total: Err("no value supplied for total".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl UserList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::User>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn has_more<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.has_more = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for has_more: {e}")
+                });
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn total<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for total: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<UserList> for super::UserList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: UserList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                has_more: value.has_more?,
+                object: value.object?,
+                total: value.total?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::UserList> for UserList {
+        fn from(value: super::UserList) -> Self {
+            Self {
+                data: Ok(value.data),
+                has_more: Ok(value.has_more),
+                object: Ok(value.object),
+                total: Ok(value.total),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct UserUpdate {
+        enabled: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
+        groups: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
+        role: ::std::result::Result<
+            ::std::option::Option<super::Role>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for UserUpdate {
+        fn default() -> Self {
+            Self {
+                enabled: Ok(Default::default()),
+                groups: Ok(Default::default()),
+                role: Ok(Default::default()),
+            }
+        }
+    }
+    impl UserUpdate {
+        pub fn enabled<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.enabled = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for enabled: {e}")
+                });
+            self
+        }
+        pub fn groups<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.groups = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for groups: {e}"));
+            self
+        }
+        pub fn role<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::Role>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.role = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for role: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<UserUpdate> for super::UserUpdate {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: UserUpdate,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                enabled: value.enabled?,
+                groups: value.groups?,
+                role: value.role?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::UserUpdate> for UserUpdate {
+        fn from(value: super::UserUpdate) -> Self {
+            Self {
+                enabled: Ok(value.enabled),
+                groups: Ok(value.groups),
+                role: Ok(value.role),
+            }
+        }
+    }
 }
 /// Error types.
 pub mod error {
@@ -2356,5 +8130,15 @@ pub mod error {
 pub type AccountConcurrency = crate::wire::Bounded<1, 10000>;
 /// Among accounts that are otherwise equal the highest goes first.
 pub type AccountPriority = crate::wire::Bounded<-1000, 1000>;
+/// The number of an entry: a later one has a greater one.
+pub type AuditSeq = crate::wire::Bounded<1, 9007199254740991>;
+/// How long a secret is accepted beside the one that takes its place: at most 30 days.
+pub type GraceSeconds = crate::wire::Bounded<0, 2592000>;
+/// Where a link leads. Whoever has it can use it: this answer alone holds it.
+pub type LinkAddress = crate::wire::Secret;
+/// A secret that was just made. This answer alone holds it: the gateway keeps no more than a hash.
+pub type NewSecret = crate::wire::Secret;
+/// How many rows a page has at most.
+pub type PageLimit = crate::wire::Bounded<1, 500>;
 /// A secret. It is only ever sent to the gateway, and never comes back.
 pub type Secret = crate::wire::Secret;

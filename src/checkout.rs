@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::manifest::{Files, FilesError, Kind, Listed, Metadata};
 
@@ -14,6 +14,8 @@ use crate::manifest::{Files, FilesError, Kind, Listed, Metadata};
 pub(crate) struct Checkout {
     root: PathBuf,
     tracked: OnceLock<Option<HashSet<String>>>,
+    /// The folder that was asked for last: thousands of files lie in the same one.
+    last: Mutex<Option<(String, PathBuf)>>,
 }
 
 // === impl Checkout ===
@@ -23,7 +25,7 @@ impl Checkout {
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let root = fs::canonicalize(root)?;
         if root.is_dir() {
-            Ok(Self { root, tracked: OnceLock::new() })
+            Ok(Self { root, tracked: OnceLock::new(), last: Mutex::new(None) })
         } else {
             Err(io::Error::from(io::ErrorKind::NotADirectory))
         }
@@ -40,11 +42,28 @@ impl Checkout {
             return Err(outside());
         }
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        match fs::canonicalize(self.root.join(folder)) {
-            Ok(folder) if folder.starts_with(&self.root) => Ok(Some(folder.join(name))),
-            Ok(_) => Err(outside()),
+        match self.folder(folder) {
+            Ok(Some(folder)) => Ok(Some(folder.join(name))),
+            Ok(None) => Err(outside()),
             Err(error) => missing(path, &error).map(|()| None),
         }
+    }
+
+    /// Where a folder is, unless that is outside.
+    fn folder(&self, folder: &str) -> io::Result<Option<PathBuf>> {
+        if folder.is_empty() {
+            return Ok(Some(self.root.clone()));
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == folder) {
+            return Ok(Some(place.clone()));
+        }
+        let place = fs::canonicalize(self.root.join(folder))?;
+        if !place.starts_with(&self.root) {
+            return Ok(None);
+        }
+        *last = Some((folder.to_owned(), place.clone()));
+        Ok(Some(place))
     }
 
     fn tracked(&self) -> Option<&HashSet<String>> {
@@ -98,18 +117,41 @@ fn is_executable(_metadata: &fs::Metadata) -> bool {
     false
 }
 
+/// Opens the very file that was looked at: what has taken its place since may be a link.
+fn open(place: &Path, found: &fs::Metadata) -> io::Result<File> {
+    let file = File::open(place)?;
+    if is_same(found, &file.metadata()?) {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it was replaced while it was read"))
+    }
+}
+
+#[cfg(unix)]
+fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same(_one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    other.is_file()
+}
+
 impl Files for Checkout {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
-        let (Some(place), Some(Metadata { kind: Kind::File, size, .. })) = (self.locate(path)?, self.metadata(path)?)
-        else {
-            return Ok(None);
+        let Some(place) = self.locate(path)? else { return Ok(None) };
+        let found = match fs::symlink_metadata(&place) {
+            Ok(found) if found.is_file() => found,
+            Ok(_) => return Ok(None),
+            Err(error) => return missing(path, &error).map(|()| None),
         };
         let too_large = |size| FilesError::TooLarge { path: path.to_owned(), size, limit };
-        if size > limit {
-            return Err(too_large(size));
+        if found.len() > limit {
+            return Err(too_large(found.len()));
         }
-        let mut bytes = Vec::new();
-        let file = File::open(place).map_err(|error| unreadable(path, &error))?;
+        let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default().saturating_add(1));
+        let file = open(&place, &found).map_err(|error| unreadable(path, &error))?;
         // It may have grown since.
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64)) } else { Ok(Some(bytes)) }
@@ -169,6 +211,19 @@ mod tests {
         assert_eq!(checkout.read("alias/file", 9), Ok(Some(b"f".to_vec())));
         assert_eq!(checkout.read("inside/none", 9), Ok(None));
         assert_eq!(checkout.read("inside/file/none", 9), Ok(None));
+    }
+
+    #[test]
+    fn what_takes_the_place_of_a_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("file");
+        fs::write(folder.path().join("secret"), "s").unwrap();
+        fs::write(&place, "f").unwrap();
+        let found = fs::symlink_metadata(&place).unwrap();
+        assert!(open(&place, &found).is_ok());
+        fs::remove_file(&place).unwrap();
+        symlink("secret", &place).unwrap();
+        assert!(open(&place, &found).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Carries: the commands of this version; exit codes 0 done, 1 failed, 2 wrong usage, 64 wrong configuration.
 
 mod account;
+mod audit;
 mod completions;
 mod config;
 mod drawing;
@@ -20,7 +21,10 @@ mod output;
 mod secret;
 mod serve;
 mod skills;
+mod span;
+mod token;
 mod usage;
+mod user;
 
 use std::process::ExitCode;
 
@@ -42,6 +46,12 @@ enum Command {
     Serve(serve::Serve),
     /// Make and manage the keys of callers; the server may be running or not.
     Key(key::Key),
+    /// Manage the people who sign in; the server may be running or not.
+    User(user::User),
+    /// Manage the admin tokens of programs; the server may be running or not.
+    Token(token::Token),
+    /// Print who has changed what, the newest last.
+    Audit(audit::Audit),
     /// Manage the upstream accounts; the server may be running or not.
     Account(account::Account),
     /// Change the key that seals every secret at rest.
@@ -79,6 +89,9 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(serve) => serve.run(),
         Command::Key(key) => key.run(),
+        Command::User(user) => user.run(),
+        Command::Token(token) => token.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Account(account) => account.run(),
         Command::MasterKey(master_key) => master_key.run(),
         Command::Usage(usage) => usage.run(),

@@ -18,6 +18,8 @@ use serde_json::{Map, Value, json};
 pub(crate) enum Error {
     /// The key is absent, unknown, disabled, deleted or expired: the caller is not told which.
     InvalidKey,
+    /// Somebody was let in who may not do this.
+    Denied,
     /// A parameter, or a combination of them, is not acceptable.
     Invalid(Rejection),
     /// The body, or one part of it, is over its limit.
@@ -52,8 +54,25 @@ pub(crate) enum Error {
 pub(crate) enum Missing {
     /// A model id.
     Model(String),
-    /// A name or id of an upstream account, which only operators ask for.
+    /// A name or id of an upstream account, which only operators ask for, as for the rest down to the records.
     Account(String),
+    /// A key, by its id or public id.
+    Key(String),
+    /// A user, by id or name.
+    User(String),
+    /// A user whom a parameter names.
+    Named {
+        /// The parameter.
+        param: &'static str,
+        /// The id or name in it.
+        user: String,
+    },
+    /// An admin token, by its id or public id.
+    Token(String),
+    /// A group, by its name.
+    Group(String),
+    /// A record, by its request id.
+    Record(String),
     /// Nothing stands at this address.
     Url {
         /// As sent.
@@ -70,13 +89,23 @@ pub(crate) enum Missing {
     },
 }
 
-/// Why an operator cannot have what was asked for. The name is that of the account.
+/// Why an operator cannot have what was asked for. The name is that of what stands in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Conflict {
-    /// There is one of that name.
+    /// There is an account of that name.
     Exists(String),
-    /// The settings file has it, and only a change of the file can do this.
+    /// The settings file has the account, and only a change of the file can do this.
     ReadOnly(String),
+    /// There is a user of that name.
+    UserExists(String),
+    /// There is a group of that name.
+    GroupExists(String),
+    /// Keys belong to the group, or every installation has it.
+    GroupInUse(String),
+    /// The settings file has the group.
+    GroupReadOnly(String),
+    /// No other admin could sign in.
+    LastAdmin,
 }
 
 /// When the earliest account has room again.
@@ -120,15 +149,12 @@ impl Error {
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::InvalidKey => Code::InvalidApiKey,
+            Self::Denied => Code::PermissionDenied,
             Self::Invalid(_) => Code::InvalidRequest,
             Self::TooLarge(_) => Code::RequestTooLarge,
             Self::UnsupportedMedia(_) | Self::UnsupportedCoding => Code::UnsupportedMediaType,
-            Self::NotFound(Missing::Model(_)) => Code::ModelNotFound,
-            Self::NotFound(Missing::Account(_)) => Code::AccountNotFound,
-            Self::Conflict(Conflict::Exists(_)) => Code::AccountExists,
-            Self::Conflict(Conflict::ReadOnly(_)) => Code::AccountReadOnly,
-            Self::NotFound(Missing::Url { .. }) => Code::UnknownUrl,
-            Self::NotFound(Missing::Method { .. }) => Code::MethodNotAllowed,
+            Self::NotFound(missing) => missing.code(),
+            Self::Conflict(conflict) => conflict.code(),
             Self::UsageLimit(_) => Code::UsageLimitReached,
             Self::RateLimited { .. } => Code::RateLimitExceeded,
             Self::NoAccounts => Code::NoAvailableAccounts,
@@ -143,7 +169,8 @@ impl Error {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
             Self::NotFound(Missing::Model(_)) => Some("model"),
-            Self::Conflict(Conflict::Exists(_)) => Some("name"),
+            Self::NotFound(Missing::Named { param, .. }) => Some(param),
+            Self::Conflict(Conflict::Exists(_) | Conflict::UserExists(_) | Conflict::GroupExists(_)) => Some("name"),
             _ => None,
         }
     }
@@ -154,6 +181,7 @@ impl Error {
             Self::RateLimited { .. } | Self::Unavailable => true,
             Self::Upstream(fault) => *fault == Fault::Unreachable,
             Self::InvalidKey
+            | Self::Denied
             | Self::Invalid(_)
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
@@ -226,17 +254,10 @@ impl std::fmt::Display for Error {
             Self::UnsupportedCoding => {
                 write!(f, "The header 'Content-Encoding' may name one of these, and only once: {CODINGS}.")
             }
-            Self::NotFound(Missing::Model(id)) => write!(f, "The model '{id}' does not exist."),
-            Self::NotFound(Missing::Account(name)) => write!(f, "There is no account '{name}'."),
-            Self::Conflict(Conflict::Exists(name)) => {
-                write!(f, "There is an account '{name}' already, in the store or in the settings file.")
-            }
-            Self::Conflict(Conflict::ReadOnly(name)) => {
-                write!(f, "The account '{name}' stands in the settings file: take it out there, or disable it.")
-            }
-            Self::NotFound(Missing::Url { method, path }) => write!(f, "Invalid URL ({method} {path})"),
-            Self::NotFound(Missing::Method { method, path }) => write!(f, "Not allowed to {method} on {path}"),
+            Self::NotFound(missing) => missing.fmt(f),
+            Self::Conflict(conflict) => conflict.fmt(f),
             Self::InvalidKey
+            | Self::Denied
             | Self::UsageLimit(_)
             | Self::RateLimited { .. }
             | Self::NoAccounts
@@ -252,6 +273,80 @@ impl std::error::Error for Error {}
 impl From<Rejection> for Error {
     fn from(rejection: Rejection) -> Self {
         Self::Invalid(rejection)
+    }
+}
+
+// === impl Missing ===
+
+impl Missing {
+    const fn code(&self) -> Code {
+        match self {
+            Self::Model(_) => Code::ModelNotFound,
+            Self::Account(_) => Code::AccountNotFound,
+            Self::Key(_) => Code::KeyNotFound,
+            Self::User(_) | Self::Named { .. } => Code::UserNotFound,
+            Self::Token(_) => Code::TokenNotFound,
+            Self::Group(_) => Code::GroupNotFound,
+            Self::Record(_) => Code::RecordNotFound,
+            Self::Url { .. } => Code::UnknownUrl,
+            Self::Method { .. } => Code::MethodNotAllowed,
+        }
+    }
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Model(id) => write!(f, "The model '{id}' does not exist."),
+            Self::Account(name) => write!(f, "There is no account '{name}'."),
+            Self::Key(key) => write!(f, "There is no key '{key}'."),
+            Self::User(user) | Self::Named { user, .. } => write!(f, "There is no user '{user}'."),
+            Self::Token(token) => write!(f, "There is no admin token '{token}'."),
+            Self::Group(name) => write!(f, "There is no group '{name}'."),
+            Self::Record(id) => write!(f, "There is no record '{id}'."),
+            Self::Url { method, path } => write!(f, "Invalid URL ({method} {path})"),
+            Self::Method { method, path } => write!(f, "Not allowed to {method} on {path}"),
+        }
+    }
+}
+
+// === impl Conflict ===
+
+impl Conflict {
+    const fn code(&self) -> Code {
+        match self {
+            Self::Exists(_) => Code::AccountExists,
+            Self::ReadOnly(_) => Code::AccountReadOnly,
+            Self::UserExists(_) => Code::UserExists,
+            Self::GroupExists(_) => Code::GroupExists,
+            Self::GroupInUse(_) => Code::GroupInUse,
+            Self::GroupReadOnly(_) => Code::GroupReadOnly,
+            Self::LastAdmin => Code::LastAdmin,
+        }
+    }
+}
+
+impl std::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exists(name) => {
+                write!(f, "There is an account '{name}' already, in the store or in the settings file.")
+            }
+            Self::ReadOnly(name) => {
+                write!(f, "The account '{name}' stands in the settings file: take it out there, or disable it.")
+            }
+            Self::UserExists(name) => write!(f, "There is a user '{name}' already, perhaps one that is disabled."),
+            Self::GroupExists(name) => {
+                write!(f, "There is a group '{name}' already, in the store or in the settings file.")
+            }
+            Self::GroupInUse(name) => {
+                write!(f, "The group '{name}' is in use: every installation has it, or keys belong to it.")
+            }
+            Self::GroupReadOnly(name) => {
+                write!(f, "The group '{name}' stands in the settings file: take it out there.")
+            }
+            Self::LastAdmin => write!(f, "No other admin could sign in: make another one first."),
+        }
     }
 }
 

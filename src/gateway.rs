@@ -11,6 +11,8 @@ pub(crate) mod front;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod manage;
+mod pages;
+pub(crate) mod people;
 mod registry;
 mod relay;
 mod replay;
@@ -20,6 +22,7 @@ pub(crate) mod spool;
 pub(crate) mod store;
 pub(crate) mod telemetry;
 mod upstream;
+pub(crate) mod usage;
 
 pub(crate) use serve::{ServeError, serve};
 
@@ -33,18 +36,22 @@ use console::Console;
 use filter::Filters;
 use keys::{Keys, Pepper};
 use ledger::{Ledger, NodeId};
+use pages::Pages;
+use people::People;
 use registry::{Published, Registry};
 use replay::Replay;
 use rules::ImageModels;
 use spool::Spool;
-use store::{AccountSpec, MasterKey, SqliteStore, Store, StoreError, Timestamp};
+use store::{AccountSpec, Act, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
 use telemetry::{Metrics, Now};
 use upstream::Upstream;
 
 /// Everything that a request can reach.
 pub(crate) struct Gateway {
     console: Console,
-    keys: Keys,
+    keys: Arc<Keys>,
+    people: Arc<People>,
+    pages: Pages,
     accounts: Arc<Accounts>,
     filters: Filters,
     upstream: Arc<Upstream>,
@@ -70,8 +77,14 @@ pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, Stor
 }
 
 /// The keys in a store.
-pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Keys {
-    Keys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key()))
+pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<Keys> {
+    Arc::new(Keys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key())))
+}
+
+/// The people in a store.
+pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<People> {
+    let of_file = config.groups.iter().map(|group| group.name.clone()).collect();
+    Arc::new(People::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key()), of_file))
 }
 
 // === impl Gateway ===
@@ -79,9 +92,10 @@ pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Keys {
 impl Gateway {
     /// Builds the rooms. The store must be locked for serving.
     async fn build(config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
-        let console = Console::new(config, store)?;
+        let (keys, people) = (open_keys(store), open_people(config, store));
+        let console = Console::new(config, store, &keys, &people)?;
         for group in &config.groups {
-            store.ensure_group(&group.name).await?;
+            store.ensure_group(&Act::system(), &group.name).await?;
         }
         for account in &config.accounts {
             store.sync_account(spec(account)).await?;
@@ -101,9 +115,13 @@ impl Gateway {
         let replay =
             Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         let metrics = Arc::new(Metrics::new());
+        keys.watch();
+        let pages = Pages::new(config.public_url.as_ref()).map_err(no_randomness)?;
         Ok(Self {
             console,
-            keys: open_keys(store),
+            keys,
+            people,
+            pages,
             filters,
             upstream,
             accounts,
@@ -123,8 +141,16 @@ impl Gateway {
         &self.console
     }
 
-    pub(crate) const fn keys(&self) -> &Keys {
+    pub(crate) const fn keys(&self) -> &Arc<Keys> {
         &self.keys
+    }
+
+    pub(crate) const fn people(&self) -> &Arc<People> {
+        &self.people
+    }
+
+    pub(crate) const fn pages(&self) -> &Pages {
+        &self.pages
     }
 
     pub(crate) const fn filters(&self) -> &Filters {
@@ -208,6 +234,10 @@ impl Gateway {
     pub(crate) fn deadlines(&self, group: &str) -> Deadlines {
         self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
     }
+}
+
+fn no_randomness(error: getrandom::Error) -> ServeError {
+    ServeError::Io { doing: "asking the machine for random bytes", source: std::io::Error::other(error) }
 }
 
 /// What the store keeps of an account: never its credentials.

@@ -30,9 +30,10 @@ pub mod package;
 pub mod render;
 pub mod rules;
 pub mod text;
+mod web;
 
 pub use build::{BuildError, Built, Facts, Problem, Recipe, build};
-pub use check::{Options, Override, Overrides, OverridesError, check, verify};
+pub use check::{Options, Override, Overrides, OverridesError, can_be_asked, check, is_public, verify};
 pub use diff::{Bump, Change, Difference, SkillDifference, diff};
 pub use discovery::{DiscoveryError, discovery};
 pub use document::{Manifest, ReadError};
@@ -42,5 +43,6 @@ pub use format::format;
 pub use install::{Lock, LockError, Locked, Wanted, WantedError, package_address, package_fault};
 pub use located::Located;
 pub use text::Source;
+pub use web::{Body, Question, Reply, Want, Web, WebError};
 
 pub use crate::wire::manifest::{ApiReference, Repository, Skill, SkillsRegistry};

@@ -39,6 +39,8 @@ pub struct Operation {
     pub method: &'static str,
     /// The path with its parameters in braces.
     pub path: &'static str,
+    /// Whether there are query parameters.
+    pub queries: bool,
     /// Whether the answer can be a stream of events.
     pub streams: bool,
 }
@@ -142,6 +144,10 @@ pub enum Kind {
     Texts,
     /// An object whose values are texts.
     TextMap,
+    /// A moment as RFC 3339 writes it, with its offset.
+    Moment,
+    /// A day as `2026-11-21`.
+    Day,
 }
 
 /// The row of this name, if the table has it.

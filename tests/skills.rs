@@ -28,6 +28,3 @@ mod packages;
 mod reference;
 #[path = "skills/repositories.rs"]
 mod repositories;
-#[cfg(feature = "cli")]
-#[path = "skills/speed.rs"]
-mod speed;

@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::installation::Installation;
 use super::output::{print, print_json, table};
 use crate::gateway::manage::{self, Known, ManageError};
-use crate::gateway::store::AccountChange;
+use crate::gateway::store::{AccountChange, Act};
 use add::Add;
 use explain::Explain;
 use secrets::Secrets;
@@ -95,14 +95,16 @@ impl Account {
         installation.with_store(async |config, store| match action {
             Prepared::List => list(&manage::accounts(config, store).await?, json),
             Prepared::Add(new) => add::add(new, config, store, json).await,
-            Prepared::Change(id, change, done) => changed(manage::change(config, store, &id, change).await, done, json),
+            Prepared::Change(id, change, done) => {
+                changed(manage::change(config, store, &Act::command(), &id, change).await, done, json)
+            }
             Prepared::Test(id) => test::test(&id, config, store, json).await,
             Prepared::Explain(explain) => explain.run(config, store, json).await,
-            Prepared::Rotate(id, secrets) => match manage::rotate(config, store, &id, secrets).await {
+            Prepared::Rotate(id, secrets) => match manage::rotate(config, store, &Act::command(), &id, secrets).await {
                 Err(ManageError::Settings(problems)) => Err(add::unfit(&problems)),
                 rotated => changed(rotated, "rotated", json),
             },
-            Prepared::Delete(id) => changed(manage::delete(config, store, &id).await, "deleted", json),
+            Prepared::Delete(id) => changed(manage::delete(config, store, &Act::command(), &id).await, "deleted", json),
         })
     }
 }

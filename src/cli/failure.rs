@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use super::output::harmless;
+
 const FAILED: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 const CONFIGURATION: u8 = 64;
@@ -77,7 +79,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 pub(super) fn report(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let mut stderr = anstream::stderr().lock();
-    for (index, line) in failure.lines().iter().enumerate() {
+    for (index, line) in failure.lines().iter().map(|line| harmless(line)).enumerate() {
         // There is nowhere left to say that this failed.
         let _ = if index == 0 {
             writeln!(stderr, "\x1b[1;31merror:\x1b[0m {line}")

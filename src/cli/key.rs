@@ -1,4 +1,6 @@
-//! `imagate key create|list|disable|enable|delete`
+//! `imagate key create|list|rotate|disable|enable|delete`
+
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -6,10 +8,11 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::installation::Installation;
 use super::output::{cell, print, print_json, remark, table};
+use super::span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::keys::{KeyError, KeyId, KeyRow, Keys, PublicId, UserId};
-use crate::gateway::store::Timestamp;
+use crate::gateway::keys::{Created, KeyError, KeyId, KeyRow, Keys, NewKey, PublicId, UserId};
+use crate::gateway::store::{Act, KeyChange, Timestamp};
 
 /// The user of whom nobody has said who it is.
 const DEFAULT_USER: &str = "admin";
@@ -40,9 +43,20 @@ enum Action {
         /// The group that the key belongs to.
         #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
         group: String,
+        /// When it ends: a time from now such as 30d, a date, or a moment [default: never]
+        #[arg(long, value_name = "T", value_parser = parse_end)]
+        expires: Option<Timestamp>,
     },
     /// List the keys, without their secrets.
     List,
+    /// Give a key another secret. It is printed now and never again; the former one stays good for a while.
+    Rotate {
+        /// The id of the key, or the visible part of its secret.
+        id: String,
+        /// How long the former secret stays good: a time such as 24h, 30d at most, or 0 for not at all.
+        #[arg(long, value_name = "T", default_value = "24h", value_parser = parse_duration)]
+        grace: Duration,
+    },
     /// Refuse a key from now on, until it is enabled.
     Disable {
         /// The id of the key, or the visible part of its secret.
@@ -69,6 +83,10 @@ struct Made<'a> {
     group: &'a str,
     secret: &'a str,
     created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_until: Option<Timestamp>,
 }
 
 /// A key that exists, in JSON.
@@ -85,6 +103,7 @@ struct Listed<'a> {
     expires_at: Option<Timestamp>,
     last_used_at: Option<Timestamp>,
     disabled_at: Option<Timestamp>,
+    previous_until: Option<Timestamp>,
 }
 
 // === impl Key ===
@@ -95,41 +114,59 @@ impl Key {
         installation.with_store(async |config, store| {
             let keys = gateway::open_keys(store);
             match action {
-                Action::Create { name, user, group } => create(&keys, config, [&name, &user, &group], json).await,
+                Action::Create { name, user, group, expires } => {
+                    let act = Act::command();
+                    let user = gateway::open_people(config, store).ensure(&act, &user).await?;
+                    let new = NewKey { name: &name, user: &user, group: &group, expires_at: expires };
+                    let key = keys.create(&act, new).await?;
+                    made(&key, json)?;
+                    warn(&key, config);
+                    Ok(())
+                }
+                Action::Rotate { id, grace } => {
+                    let key = keys.rotate(&Act::command(), &id, None, grace).await;
+                    made(&key.map_err(|error| told(error, &id))?, json)
+                }
                 Action::List => list(&keys, json).await,
-                Action::Disable { id } => changed(keys.disable(&id).await, &id, "disabled", json),
-                Action::Enable { id } => changed(keys.enable(&id).await, &id, "enabled", json),
-                Action::Delete { id } => changed(keys.delete(&id).await, &id, "deleted", json),
+                Action::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,
+                Action::Enable { id } => change(&keys, &id, KeyChange::Enable, "enabled", json).await,
+                Action::Delete { id } => change(&keys, &id, KeyChange::Delete, "deleted", json).await,
             }
         })
     }
 }
 
-async fn create(keys: &Keys, config: &Config, names: [&str; 3], json: bool) -> Result<(), Failure> {
-    let [name, user, group] = names;
-    let key = keys.create(name, user, group).await?;
+fn made(key: &Created, json: bool) -> Result<(), Failure> {
     if json {
         // The words of the usage records: a user by its id, a group by its name.
-        print_json(&Made {
+        return Ok(print_json(&Made {
             id: &key.id,
             name: &key.name,
             user: &key.user,
             group: &key.group_name,
             secret: key.secret.expose(),
             created_at: key.created_at,
-        })?;
-    } else {
-        // Alone on its line, so that a script can take it as it is.
-        print(&format!("{}\n", key.secret.expose()))?;
-        remark(&format!(
-            "key {} of user {} in group {}; its secret is shown only now",
-            key.id, key.user_name, key.group_name
-        ));
+            expires_at: key.expires_at,
+            previous_until: key.previous_until,
+        })?);
     }
+    // Alone on its line, so that a script can take it as it is.
+    print(&format!("{}\n", key.secret.expose()))?;
+    remark(&format!(
+        "key {} of user {} in group {}; its secret is shown only now",
+        key.id, key.user_name, key.group_name
+    ));
+    if let Some(until) = key.previous_until {
+        remark(&format!("the former secret is good until {until}"));
+    }
+    Ok(())
+}
+
+/// What is right, and still may not be what was meant.
+fn warn(key: &Created, config: &Config) {
     if !config.accounts.iter().any(|account| account.groups.contains(&key.group_name)) {
         remark(&format!("no upstream account serves the group {} yet", key.group_name));
     }
-    Ok(())
 }
 
 async fn list(keys: &Keys, json: bool) -> Result<(), Failure> {
@@ -142,19 +179,21 @@ async fn list(keys: &Keys, json: bool) -> Result<(), Failure> {
     Ok(print(&table(headings, &rows))?)
 }
 
-fn changed(change: Result<KeyRow, KeyError>, id: &str, done: &str, json: bool) -> Result<(), Failure> {
-    let key = match change {
-        Err(KeyError::Unknown) => {
-            return Err(Failure::Failed(anyhow::anyhow!("there is no key {id}, or it is deleted")));
-        }
-        change => change?,
-    };
+async fn change(keys: &Keys, id: &str, change: KeyChange, done: &str, json: bool) -> Result<(), Failure> {
+    let key = keys.change(&Act::command(), id, None, change).await.map_err(|error| told(error, id))?;
     if json {
         print_json(&described(&key))?;
     } else {
         print(&format!("{} {done}\n", key.id))?;
     }
     Ok(())
+}
+
+fn told(error: KeyError, id: &str) -> Failure {
+    Failure::Failed(match error {
+        KeyError::Unknown => anyhow::anyhow!("there is no key {id}, or it is deleted"),
+        error => error.into(),
+    })
 }
 
 fn described(key: &KeyRow) -> Listed<'_> {
@@ -165,29 +204,18 @@ fn described(key: &KeyRow) -> Listed<'_> {
         user_name: &key.user_name,
         group: &key.group_name,
         public_id: &key.public_id,
-        state: state(key),
+        state: key.state(Timestamp::now()).as_str(),
         created_at: key.created_at,
         expires_at: key.expires_at,
         last_used_at: key.last_used_at,
         disabled_at: key.disabled_at,
+        previous_until: key.previous_until,
     }
 }
 
 fn row(key: KeyRow) -> [String; 8] {
-    let state = state(&key).to_owned();
+    let state = key.state(Timestamp::now()).as_str().to_owned();
     let [id, public_id] = [key.id.to_string(), key.public_id.to_string()];
     let [created, used] = [key.created_at.to_string(), cell(key.last_used_at)];
     [id, key.name, key.user_name, key.group_name, public_id, state, created, used]
-}
-
-fn state(key: &KeyRow) -> &'static str {
-    if key.deleted_at.is_some() {
-        "deleted"
-    } else if key.disabled_at.is_some() {
-        "disabled"
-    } else if key.expires_at.is_some_and(|end| end <= Timestamp::now()) {
-        "expired"
-    } else {
-        "active"
-    }
 }

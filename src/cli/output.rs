@@ -27,7 +27,24 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
 /// Says something to the person at the terminal.
 pub(super) fn remark(text: &str) {
     // A remark that nobody can hear must not undo what was done.
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
+    let _ = writeln!(anstream::stderr().lock(), "{}", harmless(text));
+}
+
+/// What others wrote may stand in a text; a terminal is to show it, not to obey it, nor to turn it around.
+pub(super) fn harmless(text: &str) -> String {
+    let is_order = |letter: char| (letter.is_control() && !matches!(letter, '\n' | '\t')) || is_unseen(letter);
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, letter| {
+        if is_order(letter) {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+        shown
+    })
+}
+
+fn is_unseen(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Columns under their headings, each as wide as its widest cell.
@@ -55,6 +72,12 @@ pub(super) fn cell<T: ToString>(value: Option<T>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_is_given_no_orders() {
+        assert_eq!(harmless("\u{1b}[2J\u{9b}m\r\u{202e}x"), "\\u{1b}[2J\\u{9b}m\\u{d}\\u{202e}x");
+        assert_eq!(harmless("two\nlines\tof größe, \\ and \u{1f3a8}"), "two\nlines\tof größe, \\ and \u{1f3a8}");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -10,6 +10,7 @@ mod input;
 mod install;
 mod validate;
 mod verify;
+mod web;
 
 use clap::{Args, Subcommand};
 

@@ -1,15 +1,17 @@
 //! `imagate usage`
 
-mod csv;
+mod counts;
 mod since;
 
-use clap::Args;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
 use super::installation::Installation;
 use super::output::{cell, print, remark, table};
-use crate::gateway::ledger::{Record, RecordFilter};
-use crate::gateway::store::Store as _;
+use crate::gateway::store::Store;
+use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
 use since::Since;
 
 /// More lines than this are for a program.
@@ -20,12 +22,21 @@ const MOST_ROWS: u32 = 100;
 pub(super) struct Usage {
     #[command(flatten)]
     installation: Installation,
+    /// Count by day or by key, in UTC, instead of listing requests.
+    #[arg(long, value_name = "WHAT")]
+    by: Option<By>,
     /// Only what began then or later: a date, a moment such as 2026-11-21T03:00:00Z, or a time ago such as 24h or 7d.
     #[arg(long, value_name = "T")]
     since: Option<Since>,
     /// Only what this key asked for.
     #[arg(long, value_name = "ID")]
     key: Option<String>,
+    /// Only what this user asked for, by name or id.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only what was asked for in this group.
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     /// Print one JSON object for each line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -34,48 +45,78 @@ pub(super) struct Usage {
     csv: bool,
 }
 
+/// What is counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// The days on which requests began.
+    Day,
+    /// The keys of the requests.
+    Key,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Table,
+    Json,
+    Csv,
+}
+
 // === impl Usage ===
 
 impl Usage {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { installation, since, key, json, csv } = self;
-        let is_table = !json && !csv;
-        let records = installation.with_store(async |_, store| {
-            let limit = is_table.then_some(MOST_ROWS);
-            let filter = RecordFilter { since: since.map(Since::moment), key, limit };
-            Ok(store.list_records(&filter).await?)
-        })?;
-        if json {
-            return Ok(print(&json_lines(&records)?)?);
-        }
-        if csv {
-            return Ok(print(&csv::page(&records))?);
-        }
-        print(&page(&records))?;
-        if records.len() == MOST_ROWS as usize {
-            remark(&format!("these are the newest {MOST_ROWS}; --json and --csv print all"));
-        }
-        Ok(())
+        let Self { installation, by, since, key, user, group, json, csv } = self;
+        let form = match (json, csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Table,
+        };
+        let since = since.map(Since::moment);
+        installation.with_store(async |_, store| {
+            let usage = usage::Usage::new(Arc::clone(store) as Arc<dyn Store>);
+            if let Some(by) = by {
+                // A day is counted whole.
+                let since = since.map(usage::Day::from);
+                let filter = UsageFilter { key, user, group, since, ..UsageFilter::default() };
+                return Ok(print(&counts::page(&usage, by, &filter, form).await?)?);
+            }
+            let limit = (form == Form::Table).then_some(MOST_ROWS);
+            let filter = RecordFilter { key, user, group, since, limit, ..RecordFilter::default() };
+            list(&usage.all_records(&filter).await?, form)
+        })
     }
 }
 
-fn json_lines(records: &[Record]) -> serde_json::Result<String> {
+fn list(records: &[NamedRecord], form: Form) -> Result<(), Failure> {
+    match form {
+        Form::Json => print(&json_lines(records.iter().map(|named| &named.record))?)?,
+        Form::Csv => print(&(csv::heading() + &csv::records(records)))?,
+        Form::Table => print(&page(records))?,
+    }
+    if form == Form::Table && records.len() == MOST_ROWS as usize {
+        remark(&format!("these are the newest {MOST_ROWS}; --json and --csv print all"));
+    }
+    Ok(())
+}
+
+fn json_lines<T: serde::Serialize>(rows: impl IntoIterator<Item = T>) -> serde_json::Result<String> {
     let mut text = String::new();
-    for record in records {
-        text.push_str(&serde_json::to_string(record)?);
+    for row in rows {
+        text.push_str(&serde_json::to_string(&row)?);
         text.push('\n');
     }
     Ok(text)
 }
 
-fn page(records: &[Record]) -> String {
+fn page(records: &[NamedRecord]) -> String {
     let rows: Vec<[String; 10]> = records.iter().map(row).collect();
     let headings =
         ["CREATED", "STATE", "SIZE", "QUALITY", "FORMAT", "IMAGES", "TOKENS", "SECONDS", "ACCOUNT", "REQUEST"];
     table(headings, &rows)
 }
 
-fn row(record: &Record) -> [String; 10] {
+fn row(NamedRecord { record, .. }: &NamedRecord) -> [String; 10] {
     let tokens = record.usage.as_ref().and_then(|usage| usage.total_tokens);
     [
         record.created_at.to_string(),

@@ -1,11 +1,23 @@
-//! The client of the operators' API, as generated: accounts, so far.
+//! The client of the operators' API, as generated: keys, users, admin tokens, groups, records, usage, the audit trail and
+//! the upstream accounts. Members reach with it what is their own.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let admin = imagate::admin::connect("http://127.0.0.1:8080", "the admin token of the gateway")?;
-//! for account in &admin.list_accounts().send().await?.data {
-//!     println!("{} is {}", account.name, account.state);
+//! use imagate::admin::{connect, types};
+//!
+//! let admin = connect("http://127.0.0.1:8080", "sk-adm-…")?;
+//! let new = types::NewKey::builder().name(types::KeyName::try_from("laptop")?);
+//! let made = admin.create_key().body(new).send().await?;
+//! println!("{} serves in {}", made.key.public_id, made.key.group);
+//! // The one answer that has it.
+//! save(made.secret.expose());
+//!
+//! for key in &admin.list_keys().state(types::KeyState::Active).send().await?.data {
+//!     println!("{}: {} images", key.name, key.images);
 //! }
+//! let usage = admin.retrieve_usage().send().await?;
+//! println!("{} images in 30 days", usage.totals.images);
+//! # fn save(_: &str) {}
 //! # Ok(())
 //! # }
 //! ```
@@ -24,7 +36,7 @@ use super::session::Credentials;
 /// The store answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client for the gateway at this address, without a path, with the admin token of its settings.
+/// A client for the gateway at this address, without a path, with the admin token of a user or of its settings.
 ///
 /// # Errors
 ///

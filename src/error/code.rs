@@ -54,6 +54,28 @@ codes! {
     MethodNotAllowed = "method_not_allowed", 405, "invalid_request_error";
     /// No model has this id.
     ModelNotFound = "model_not_found", 404, "invalid_request_error";
+    /// What is asked for is for admins only.
+    PermissionDenied = "permission_denied", 403, "invalid_request_error";
+    /// No key has this id or public id.
+    KeyNotFound = "key_not_found", 404, "invalid_request_error";
+    /// No user has this id or name.
+    UserNotFound = "user_not_found", 404, "invalid_request_error";
+    /// No admin token has this id or public id.
+    TokenNotFound = "token_not_found", 404, "invalid_request_error";
+    /// No group has this name.
+    GroupNotFound = "group_not_found", 404, "invalid_request_error";
+    /// No record has this request id.
+    RecordNotFound = "record_not_found", 404, "invalid_request_error";
+    /// The name of a user is taken.
+    UserExists = "user_exists", 409, "invalid_request_error";
+    /// The name of a group is taken.
+    GroupExists = "group_exists", 409, "invalid_request_error";
+    /// Keys belong to the group.
+    GroupInUse = "group_in_use", 409, "invalid_request_error";
+    /// Only the settings file can remove the group.
+    GroupReadOnly = "group_read_only", 409, "invalid_request_error";
+    /// Nobody else could look after the gateway.
+    LastAdmin = "last_admin", 409, "invalid_request_error";
     /// No account has this name or id.
     AccountNotFound = "account_not_found", 404, "invalid_request_error";
     /// The name of a new account is taken.

@@ -15,6 +15,7 @@ mod kept;
 mod model;
 mod pattern;
 mod problem;
+mod public_url;
 mod raw;
 mod resolve;
 mod schema;
@@ -35,6 +36,7 @@ pub(crate) use group::{Filter, Group, Moderation};
 pub(crate) use kept::account_from_json;
 pub(crate) use model::ImageModel;
 pub(crate) use problem::Problem;
+pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
 pub(crate) use schema::schema_json;
 pub(crate) use secret::Secret;
@@ -64,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     /// Where metrics and health are served apart from the callers, if anywhere.
     pub(crate) metrics_listen: Option<Listen>,
+    /// The address under which people and callers reach the gateway, where somebody has said so.
+    pub(crate) public_url: Option<PublicUrl>,
     /// The folder for everything that is kept.
     pub(crate) data_dir: PathBuf,
     /// The folder with the skills that are published, if any are.

@@ -1,37 +1,52 @@
-//! The corridor of the operators: who may look after the gateway, and what they may do with its accounts.
+//! The corridor of the operators, and of members who look after their own keys: who is let in, and what they may see and
+//! change.
 //!
-//! Decides who is an operator, what of an account is told, and which answer goes with which trouble. Refuses to know HTTP,
-//! and how accounts are chosen: what is changed here is written to the store, where the running gateway finds it within a
-//! second. Commands walk through the same room, `manage`.
+//! Decides what each operation of their document does, who may ask for it, what is told, and which answer goes with which
+//! trouble. Refuses to know HTTP and pages: the API and the pages for people come through the same methods, called as the
+//! operations are, with the [`Actor`] first. What is changed here is written to the store, where the running gateway finds
+//! it within a second; commands walk through the rooms behind it, `keys`, `people` and `manage`.
 //!
-//! The accounts are also a page for people ([`page`]); signing in, and the pages that change something, are still to come.
-//!
-//! Carries: no credential of an account ever leaves; keys of callers let nobody in here, and the admin token nobody there;
-//! a refused field is named.
+//! Carries: whoever asks is known before anything else is read; an operation for admins alone is a 403 for members, and
+//! what is somebody else's is a 404; no credential of an account ever leaves, and a new secret is told once; keys of
+//! callers let nobody in here, and admin tokens nobody there; a refused field is named, and then nothing has changed.
 
 mod accounts;
-mod page;
+mod audit;
+mod groups;
+mod keys;
+mod records;
 mod shown;
 mod token;
+mod tokens;
+mod told;
+mod trouble;
+mod usage;
+mod users;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use token::{KeyAsToken, Operator};
+pub(crate) use token::KeyAsToken;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::config::Config;
-use super::keys;
+use super::keys::{Keys, bearer};
+use super::people::{Actor, People};
 use super::store::SqliteStore;
 use crate::error::Error;
+use crate::wire::admin::types;
 use token::Token;
+use trouble::{Kind, of_people};
 
 /// What operators can reach.
 pub(crate) struct Console {
     config: Config,
     store: Arc<SqliteStore>,
-    /// Without one nobody is let in.
+    keys: Arc<Keys>,
+    people: Arc<People>,
+    /// The token of the settings, where there is one.
     token: Option<Token>,
 }
 
@@ -42,20 +57,40 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// Where the admin token is what callers have.
-    pub(crate) fn new(config: &Config, store: &Arc<SqliteStore>) -> Result<Self, KeyAsToken> {
+    /// Where the admin token of the settings is what others have.
+    pub(crate) fn new(
+        config: &Config,
+        store: &Arc<SqliteStore>,
+        keys: &Arc<Keys>,
+        people: &Arc<People>,
+    ) -> Result<Self, KeyAsToken> {
         let token = config.admin_token.as_ref().map(Token::new).transpose()?;
-        Ok(Self { config: config.clone(), store: Arc::clone(store), token })
+        let (store, keys, people) = (Arc::clone(store), Arc::clone(keys), Arc::clone(people));
+        Ok(Self { config: config.clone(), store, keys, people, token })
     }
 
-    /// Checks the value of an `Authorization` header.
+    /// Checks the value of an `Authorization` header: the token of the settings, or the admin token of a user.
     ///
     /// # Errors
     ///
-    /// The same for whatever is not the admin token, and where there is none.
-    pub(crate) fn admit(&self, authorization: Option<&[u8]>) -> Result<Operator, Error> {
-        let presented = authorization.and_then(keys::bearer);
-        let operator = self.token.as_ref().zip(presented).and_then(|(token, presented)| token.admit(presented));
-        operator.ok_or(Error::InvalidKey)
+    /// The same for whatever is neither, and 503 where that cannot be found out.
+    pub(crate) async fn admit(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<Actor, Error> {
+        let presented = authorization.and_then(bearer).ok_or(Error::InvalidKey)?;
+        let actor = if self.token.as_ref().is_some_and(|token| token.is(presented)) {
+            Some(Actor::of_settings())
+        } else {
+            self.people.admit_token(presented).await.map_err(of_people(Kind::Token, ""))?
+        };
+        Ok(actor.ok_or(Error::InvalidKey)?.at(address))
     }
+}
+
+/// What members may not do.
+fn admins_only(actor: &Actor) -> Result<(), Error> {
+    if actor.is_admin() { Ok(()) } else { Err(Error::Denied) }
+}
+
+/// The word for a list.
+const fn list() -> types::ListObject {
+    types::ListObject::List
 }

@@ -17,6 +17,7 @@ mod outcome;
 mod parts;
 mod respond;
 mod screen;
+mod siblings;
 
 pub(crate) use ask::Ask;
 pub(crate) use edit::edit_image;

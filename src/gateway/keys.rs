@@ -2,9 +2,13 @@
 //!
 //! Decides whether a key is good now. Refuses to know what it will be used for, and where the header came from.
 //!
-//! Carries: authentication rules 1, 4 and 5 (whatever is not a good key of ours is refused alike); a malformed key
-//! costs no query; trouble with the database is never an invalid key; secrets are shown once and kept as a keyed hash.
+//! Carries: authentication rules 1, 4 and 5 (whatever is not a good key of ours is refused alike); keys are checked
+//! against a book in memory ([`book`]), so that a known one costs no query, a malformed one neither, and unknown and
+//! wrong ones together twenty small ones a second; trouble with the database is never an invalid key; secrets are shown once and
+//! kept as a keyed hash.
 
+mod book;
+mod error;
 mod pepper;
 mod secret;
 
@@ -15,17 +19,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(crate) use error::{Denied, KeyError, MAX_NAME_CHARS, bad_name, is_name};
 pub(crate) use pepper::Pepper;
-pub(crate) use secret::Secret;
+pub(crate) use secret::{Secret, SecretKind};
 
-use crate::gateway::store::{KeyChange, KeyHash, Store, StoreError, Timestamp};
-pub(crate) use crate::gateway::store::{KeyId, KeyRow, PublicId, UserId};
+use crate::gateway::store::{
+    Act, ActorKind, GroupRow, KeyChange, KeyFilter, Page, Role, Rotation, Store, StoreError, Timestamp, UserRow,
+};
+pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
+use book::{Book, Entry};
+use error::{check_end, check_name};
 
 /// How fresh `last_used_at` is kept.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
-/// Names are for people: long enough for them, short enough for a table on a page.
-const MAX_NAME_CHARS: usize = 128;
+/// How soon a change by another process takes effect here.
+const REFRESH_EVERY: Duration = Duration::from_millis(250);
+
+/// How long the former secret stays good where nobody says how long (ours).
+pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
+/// And at most (ours).
+pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Who a valid key stands for. Only [`Keys::admit`] makes one, so holding it proves that the key was checked.
 #[derive(Debug, Clone)]
@@ -58,35 +72,20 @@ impl Caller {
     }
 }
 
-/// Why nobody is admitted.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Denied {
-    /// Whatever it was, it is no good key. There are no finer kinds: they would tell a stranger what exists.
-    #[error("the key is not valid")]
-    Invalid,
-    /// Nobody could look it up; the same key may be good a moment later.
-    #[error("the key could not be checked")]
-    Unavailable(#[source] StoreError),
+/// A key to be made.
+#[derive(Debug)]
+pub(crate) struct NewKey<'a> {
+    /// What its owner calls it.
+    pub(crate) name: &'a str,
+    /// Whose it is.
+    pub(crate) user: &'a UserRow,
+    /// The name of the group.
+    pub(crate) group: &'a str,
+    /// From when on it is no longer good.
+    pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// Why a key was not made or changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum KeyError {
-    /// A name that nobody could read in a table.
-    #[error("the name of the {of} must have 1 to {MAX_NAME_CHARS} characters, none of them a control character")]
-    Name {
-        /// What the name is for.
-        of: &'static str,
-    },
-    /// No such key, or it is deleted.
-    #[error("there is no such key")]
-    Unknown,
-    /// The database.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// A key just made: the only time that its secret is known.
+/// A key with a secret just made: the only time that it is known.
 #[derive(Debug)]
 pub(crate) struct Created {
     /// Its id.
@@ -103,20 +102,62 @@ pub(crate) struct Created {
     pub(crate) secret: Secret,
     /// When it was made.
     pub(crate) created_at: Timestamp,
+    /// From when on it is no longer good.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// Until when the secret before this one is good.
+    pub(crate) previous_until: Option<Timestamp>,
 }
 
 /// The keys of an installation.
 pub(crate) struct Keys {
     store: Arc<dyn Store>,
     pepper: Pepper,
+    book: Book,
     /// When this process last noted the use of a key. As many entries as keys were used.
     touched: Mutex<HashMap<KeyId, Instant>>,
+    /// What keeps the book up to date, if anything does.
+    watch: Mutex<Option<tokio::task::AbortHandle>>,
 }
 
 impl Keys {
-    /// The keys in this store, hashed under this pepper.
+    /// The keys in this store, hashed under this pepper. The book is read when it is first needed.
     pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper) -> Self {
-        Self { store, pepper, touched: Mutex::default() }
+        Self { book: Book::new(Arc::clone(&store)), store, pepper, touched: Mutex::default(), watch: Mutex::default() }
+    }
+
+    /// Keeps the book up to date for as long as somebody holds these keys.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        let keys = Arc::downgrade(self);
+        let watch = tokio::runtime::Handle::current().spawn(async move {
+            let mut well = true;
+            while let Some(keys) = keys.upgrade() {
+                well = keys.round(well).await;
+                drop(keys);
+                tokio::time::sleep(REFRESH_EVERY).await;
+            }
+        });
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.abort_handle());
+    }
+
+    /// Ends the watch: the store is about to be closed.
+    pub(crate) fn stop(&self) {
+        if let Some(watch) = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            watch.abort();
+        }
+    }
+
+    /// One round. Whether the store is well, so that its trouble is told once and not four times a second.
+    async fn round(&self, was_well: bool) -> bool {
+        match self.book.refresh().await {
+            Ok(()) => true,
+            Err(error) => {
+                if was_well {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "changes of keys cannot be read; those that are known stay as they are");
+                }
+                false
+            }
+        }
     }
 
     /// Checks the value of an `Authorization` header.
@@ -124,45 +165,81 @@ impl Keys {
     /// # Errors
     /// [`Denied::Invalid`] for whatever is no good key; [`Denied::Unavailable`] where that could not be found out.
     pub(crate) async fn admit(&self, authorization: Option<&[u8]>) -> Result<Caller, Denied> {
-        let secret = authorization.and_then(bearer).and_then(Secret::parse).ok_or(Denied::Invalid)?;
-        let key = self.store.find_key(&secret.public_id()).await.map_err(Denied::Unavailable)?;
-        // The same work whether the key is unknown, wrong or disabled: the time of an answer tells nothing either.
-        let hash = key.as_ref().map_or(&KeyHash([0; 32]), |key| &key.hash);
-        let genuine = self.pepper.verify(&secret, hash);
-        let key = key.filter(|key| genuine && is_good(key, Timestamp::now())).ok_or(Denied::Invalid)?;
-        self.note_use(&key.id);
-        Ok(Caller { key: key.id, public_id: key.public_id, user: key.user, group_name: key.group_name })
+        let secret = authorization.and_then(bearer);
+        let secret = secret.and_then(|text| Secret::parse(SecretKind::Key, text)).ok_or(Denied::Invalid)?;
+        let now = Timestamp::now();
+        let found = self.book.find(&secret.public_id(), |entry| self.is_its_secret(&secret, entry, now)).await;
+        let entry = found.map_err(Denied::Unavailable)?.filter(|entry| is_good(entry, now)).ok_or(Denied::Invalid)?;
+        self.note_use(&entry.id);
+        let Entry { id, user, group_name, .. } = &*entry;
+        Ok(Caller {
+            key: id.clone(),
+            public_id: secret.public_id(),
+            user: user.clone(),
+            group_name: group_name.to_string(),
+        })
     }
 
-    /// Makes a key, and the user and the group where they are new.
+    /// The same work whether the secret is the current one, the former one or neither.
+    fn is_its_secret(&self, secret: &Secret, entry: &Entry, now: Timestamp) -> bool {
+        let current = self.pepper.verify(secret, &entry.hash);
+        let (former, until) = entry.previous.as_ref().map_or((&entry.hash, None), |(hash, end)| (hash, Some(*end)));
+        let former = self.pepper.verify(secret, former) && until.is_some_and(|until| now < until);
+        current || former
+    }
+
+    /// Makes a key. A command or the gateway itself makes the group too where it is new.
     ///
     /// # Errors
-    /// [`KeyError::Name`] before anything is stored; [`KeyError::Store`] where it could not be.
-    pub(crate) async fn create(&self, name: &str, user: &str, group: &str) -> Result<Created, KeyError> {
-        for (of, name) in [("key", name), ("user", user), ("group", group)] {
-            check_name(of, name)?;
+    /// [`KeyError::Field`] before anything is stored; [`KeyError::Store`] where it could not be.
+    pub(crate) async fn create(&self, act: &Act, new: NewKey<'_>) -> Result<Created, KeyError> {
+        check_name("name", "key", new.name)?;
+        check_name("group", "group", new.group)?;
+        check_end(new.expires_at, act.at)?;
+        if new.user.disabled_at.is_some() {
+            return Err(KeyError::field("user", "the user is disabled"));
         }
-        let user = self.store.ensure_user(user).await?;
-        let group = self.store.ensure_group(group).await?;
-        let secret = Secret::generate()?;
+        let group = self.group(act, &new).await?;
+        let secret = Secret::generate(SecretKind::Key)?;
         let key = KeyRow {
             id: KeyId::random()?,
             public_id: secret.public_id(),
-            name: name.to_owned(),
-            user: user.id,
-            user_name: user.name,
+            name: new.name.to_owned(),
+            user: new.user.id.clone(),
+            user_name: new.user.name.clone(),
+            user_disabled_at: None,
             group: group.id,
             group_name: group.name,
             hash: self.pepper.hash(&secret),
-            created_at: Timestamp::now(),
-            expires_at: None,
+            previous_until: None,
+            created_at: act.at,
+            expires_at: new.expires_at,
             last_used_at: None,
             disabled_at: None,
             deleted_at: None,
         };
-        self.store.insert_key(&key).await?;
-        let KeyRow { id, name, user, user_name, group_name, created_at, .. } = key;
-        Ok(Created { id, name, user, user_name, group_name, secret, created_at })
+        self.store.insert_key(act, &key).await?;
+        self.follow().await;
+        Ok(Created::of(key, secret))
+    }
+
+    /// A key of a user and in a group that are made where they are new.
+    #[cfg(test)]
+    pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> Created {
+        let act = Act::command();
+        let user = self.store.ensure_user(&act, user).await.unwrap();
+        self.create(&act, NewKey { name, user: &user, group, expires_at: None }).await.unwrap()
+    }
+
+    async fn group(&self, act: &Act, new: &NewKey<'_>) -> Result<GroupRow, KeyError> {
+        if matches!(act.kind, ActorKind::Command | ActorKind::System) {
+            return Ok(self.store.ensure_group(act, new.group).await?);
+        }
+        let for_themselves = act.user.as_ref() == Some(&new.user.id) && new.user.role == Role::Member;
+        let allowed = !for_themselves || new.user.groups.iter().any(|group| group == new.group);
+        let groups = self.store.list_groups().await?;
+        let group = groups.into_iter().find(|group| group.name == new.group && allowed);
+        group.ok_or_else(|| KeyError::field("group", "there is no such group"))
     }
 
     /// Every key that is not deleted, oldest first.
@@ -173,32 +250,88 @@ impl Keys {
         self.store.list_keys().await
     }
 
-    /// Refuses a key from now on, until it is enabled. Takes its id or its public id, as the others do.
+    /// A part of the keys that are not deleted, newest first.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] where there is no such key.
-    pub(crate) async fn disable(&self, handle: &str) -> Result<KeyRow, KeyError> {
-        self.change(handle, KeyChange::Disable).await
+    /// Where the store has trouble.
+    pub(crate) async fn page(&self, filter: &KeyFilter) -> Result<Page<KeyRow>, StoreError> {
+        self.store.page_keys(filter, Timestamp::now()).await
     }
 
-    /// Takes a disabling back.
+    /// The key with that id or public id.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] where there is no such key.
-    pub(crate) async fn enable(&self, handle: &str) -> Result<KeyRow, KeyError> {
-        self.change(handle, KeyChange::Enable).await
+    /// [`KeyError::Unknown`] where there is none, or it is somebody else's.
+    pub(crate) async fn find(&self, handle: &str, owner: Option<&UserId>) -> Result<KeyRow, KeyError> {
+        self.store.find_key(handle, owner).await?.ok_or(KeyError::Unknown)
     }
 
-    /// Refuses a key for ever.
+    /// Changes the key with that id or public id. Here it takes effect before this returns.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] where there is no such key.
-    pub(crate) async fn delete(&self, handle: &str) -> Result<KeyRow, KeyError> {
-        self.change(handle, KeyChange::Delete).await
+    /// [`KeyError::Unknown`] where there is none, or it is somebody else's.
+    pub(crate) async fn change(
+        &self,
+        act: &Act,
+        handle: &str,
+        owner: Option<&UserId>,
+        change: KeyChange,
+    ) -> Result<KeyRow, KeyError> {
+        self.change_all(act, handle, owner, &[change]).await
     }
 
-    async fn change(&self, handle: &str, change: KeyChange) -> Result<KeyRow, KeyError> {
-        self.store.change_key(handle, change, Timestamp::now()).await?.ok_or(KeyError::Unknown)
+    /// Makes several changes, all of them or none.
+    ///
+    /// # Errors
+    /// As for one.
+    pub(crate) async fn change_all(
+        &self,
+        act: &Act,
+        handle: &str,
+        owner: Option<&UserId>,
+        changes: &[KeyChange],
+    ) -> Result<KeyRow, KeyError> {
+        for change in changes {
+            match change {
+                KeyChange::Rename(name) => check_name("name", "key", name)?,
+                KeyChange::Expire(end) => check_end(*end, act.at)?,
+                KeyChange::Disable | KeyChange::Enable | KeyChange::Delete => {}
+            }
+        }
+        let key = self.store.change_key(act, handle, owner, changes).await?.ok_or(KeyError::Unknown)?;
+        self.follow().await;
+        Ok(key)
+    }
+
+    /// Gives a key another secret. The former one stays good for the grace.
+    ///
+    /// # Errors
+    /// [`KeyError::Field`] for a grace that is too long; [`KeyError::Unknown`] where there is no such key, or it is
+    /// somebody else's.
+    pub(crate) async fn rotate(
+        &self,
+        act: &Act,
+        handle: &str,
+        owner: Option<&UserId>,
+        grace: Duration,
+    ) -> Result<Created, KeyError> {
+        if grace > LONGEST_GRACE {
+            return Err(KeyError::field("grace_seconds", "the former secret can stay good for 30 days at most"));
+        }
+        let key = self.find(handle, owner).await?;
+        let secret = Secret::under(&key.public_id)?;
+        let previous_until = (!grace.is_zero()).then(|| act.at + grace);
+        let next = Rotation { hash: self.pepper.hash(&secret), previous_until };
+        let key = self.store.rotate_key(act, &key.id, owner, next).await?.ok_or(KeyError::Unknown)?;
+        self.follow().await;
+        Ok(Created::of(key, secret))
+    }
+
+    /// Brings the book up to date after a change of our own. Trouble with that is told by the watch, and it tries again.
+    async fn follow(&self) {
+        if let Err(error) = self.book.refresh().await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "a change of a key takes effect a little later");
+        }
     }
 
     /// Notes that a key is in use, now and then, and never in the way of the request.
@@ -230,19 +363,13 @@ pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
 }
 
-/// Whether this has the form of a key, which says nothing about whether it is a valid one.
-pub(crate) fn is_well_formed(text: &[u8]) -> bool {
-    Secret::parse(text).is_some()
+fn is_good(entry: &Entry, now: Timestamp) -> bool {
+    !entry.refused && entry.expires_at.is_none_or(|end| now < end)
 }
 
-fn is_good(key: &KeyRow, now: Timestamp) -> bool {
-    key.disabled_at.is_none() && key.deleted_at.is_none() && key.expires_at.is_none_or(|end| now < end)
-}
-
-fn check_name(of: &'static str, name: &str) -> Result<(), KeyError> {
-    let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
-    if fits && !name.trim().is_empty() && !name.contains(char::is_control) {
-        return Ok(());
+impl Created {
+    fn of(key: KeyRow, secret: Secret) -> Self {
+        let KeyRow { id, name, user, user_name, group_name, created_at, expires_at, previous_until, .. } = key;
+        Self { id, name, user, user_name, group_name, secret, created_at, expires_at, previous_until }
     }
-    Err(KeyError::Name { of })
 }

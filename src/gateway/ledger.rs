@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 pub(crate) use crate::gateway::store::{
-    Attempt, Class, Delivered, KeyId, NodeId, Record, RecordFilter, RequestId, State, TokenDetails, Usage, UserId,
+    Attempt, Class, Delivered, KeyId, NodeId, Record, RequestId, State, TokenDetails, Usage, UserId,
 };
 use crate::gateway::store::{Store, StoreError, Timestamp};
 use crate::gateway::telemetry::Metrics;

@@ -12,7 +12,7 @@ mod state;
 
 pub(crate) use super::accounts::{Availability, Explained};
 pub(crate) use ask::{Probed, explain, probe};
-pub(crate) use change::{add, change, delete, rotate};
+pub(crate) use change::{Wanted, add, change, delete, rotate};
 pub(crate) use state::State;
 
 use super::accounts::account_of_row;

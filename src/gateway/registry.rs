@@ -4,18 +4,25 @@
 //! which no error is found, and whose packages lie beside it, are its own and are safe.
 //! Refuses to know HTTP; what a finding is, is for the manifest's own checks.
 //!
-//! The folder is looked at when somebody asks, once a second at most, and checked where something in it has changed.
+//! The folder is looked at when somebody asks, once a second at most and by one at a time, and checked where something in it
+//! has changed, or could not be read. While nothing is published yet, whoever asks waits for the look that is under way.
 //! What has an error is told to the operator and not published: callers keep what was good before.
+
+mod stamps;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::Utc;
 
 use crate::checkout::Checkout;
-use crate::manifest::{Files as _, Manifest, Options, Report, Source, check, discovery, verify};
+use crate::manifest::{Files, Manifest, Options, Report, Source, check, discovery, verify};
+
+use stamps::{Noting, Stamp};
 
 /// The manifest in the folder.
 const MANIFEST: &str = "skills.json";
@@ -28,7 +35,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Registry {
     folder: PathBuf,
     state: Mutex<State>,
-    looking: tokio::sync::Mutex<()>,
+    /// Held by a look to its end, also where nobody waits for it any more.
+    looking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What may be published.
@@ -52,13 +60,12 @@ pub(crate) struct Document {
 #[derive(Default)]
 struct State {
     looked: Option<Instant>,
-    /// The folder as it was checked last, good or not.
-    seen: Vec<Stamp>,
+    /// The folder as it was checked last, good or not; nothing where not all of it could be read.
+    seen: Option<Arc<[Stamp]>>,
+    /// What the operator was told last.
+    complaint: Option<String>,
     published: Option<Arc<Published>>,
 }
-
-/// A file as it was; nothing where it was not there.
-type Stamp = (PathBuf, Option<(u64, SystemTime)>);
 
 /// Why a folder is not published.
 #[derive(Debug, thiserror::Error)]
@@ -73,21 +80,36 @@ enum Unfit {
 
 impl Registry {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), state: Mutex::default(), looking: tokio::sync::Mutex::default() }
+        Self { folder: folder.to_owned(), state: Mutex::default(), looking: Arc::default() }
     }
 
     /// What is published now, if anything is.
     pub(crate) async fn published(self: &Arc<Self>) -> Option<Arc<Published>> {
-        if let Ok(_alone) = self.looking.try_lock()
+        if let Some(alone) = self.turn().await
             && self.is_due()
         {
             let this = Arc::clone(self);
-            let looked = tokio::runtime::Handle::current().spawn_blocking(move || this.look()).await;
-            if let Err(error) = looked {
+            let look = move || {
+                let _alone = alone;
+                this.look();
+            };
+            if let Err(error) = tokio::runtime::Handle::current().spawn_blocking(look).await {
                 tracing::error!(%error, "a look at the skills ended in the middle");
             }
         }
         self.lock().published.clone()
+    }
+
+    /// The right to look, if that is due and nobody has it. Who finds nothing published waits for it.
+    async fn turn(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        if !self.is_due() {
+            return None;
+        }
+        match Arc::clone(&self.looking).try_lock_owned() {
+            Ok(alone) => Some(alone),
+            Err(_) if self.lock().published.is_none() => Some(Arc::clone(&self.looking).lock_owned().await),
+            Err(_) => None,
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -100,35 +122,48 @@ impl Registry {
 
     /// Checks the folder where it has changed.
     fn look(&self) {
-        let seen = std::mem::take(&mut self.lock().seen);
-        let is_same = !seen.is_empty() && seen.iter().all(|old| stamp(&old.0) == *old);
-        let (seen, found) = if is_same { (seen, None) } else { self.check() };
+        let seen = self.lock().seen.clone();
+        let is_same = seen.is_some_and(|seen| seen.iter().all(Stamp::still_holds));
+        let found = if is_same { None } else { Some(self.check()) };
         let mut state = self.lock();
-        (state.looked, state.seen) = (Some(Instant::now()), seen);
-        match found {
-            Some(Ok(published)) => {
+        state.looked = Some(Instant::now());
+        let Some((seen, result)) = found else { return };
+        let was_read = seen.is_some();
+        state.seen = seen;
+        match result {
+            Ok(published) => {
                 tracing::info!(tag = published.manifest.tag, "the skills are published");
+                state.complaint = None;
                 state.published = Some(Arc::new(published));
             }
-            Some(Err(unfit)) => {
-                let instead = if state.published.is_some() { "what was good before" } else { "nothing" };
-                tracing::error!(error = %unfit, folder = %self.folder.display(), instead, "the skills are not published");
-            }
-            None => {}
+            Err(unfit) => self.complain(&mut state, unfit.to_string(), was_read),
         }
     }
 
+    /// What cannot be read is tried again each time; of that the operator hears once.
+    fn complain(&self, state: &mut State, complaint: String, was_read: bool) {
+        if was_read || state.complaint.as_ref() != Some(&complaint) {
+            let folder = self.folder.display();
+            let instead = state.published.as_ref().map_or("nothing", |_| "what was good before");
+            tracing::error!(error = complaint, %folder, instead, "the skills are not published");
+        }
+        state.complaint = Some(complaint);
+    }
+
     /// Reads everything. The stamps are taken first: what changes meanwhile is looked at again.
-    fn check(&self) -> (Vec<Stamp>, Option<Result<Published, Unfit>>) {
-        let mut seen = vec![stamp(&self.folder.join(MANIFEST))];
-        let result = self.read().and_then(|(checkout, source)| {
-            if let Ok(manifest) = Manifest::read(&source) {
-                let packages = manifest.registry().skills.iter().map(|skill| self.folder.join(&skill.package));
-                seen.extend(packages.map(|path| stamp(&path)));
-            }
-            publish(&checkout, &source)
-        });
-        (seen, Some(result))
+    fn check(&self) -> (Option<Arc<[Stamp]>>, Result<Published, Unfit>) {
+        let mut seen = vec![Stamp::of(self.folder.join(MANIFEST))];
+        let (checkout, source) = match self.read() {
+            Ok(read) => read,
+            Err(unfit) => return (None, Err(unfit)),
+        };
+        if let Ok(manifest) = Manifest::read(&source) {
+            let packages = manifest.registry().skills.iter().map(|skill| skill.package.as_str());
+            seen.extend(stamps::inside(packages).into_iter().map(|path| Stamp::of(self.folder.join(path))));
+        }
+        let checkout = Noting::new(&checkout);
+        let result = publish(&checkout, &source);
+        (checkout.was_read().then(|| seen.into()), result)
     }
 
     fn read(&self) -> Result<(Checkout, Source), Unfit> {
@@ -139,10 +174,10 @@ impl Registry {
     }
 }
 
-fn publish(checkout: &Checkout, source: &Source) -> Result<Published, Unfit> {
+fn publish(files: &dyn Files, source: &Source) -> Result<Published, Unfit> {
     let mut options = Options { now: Some(Utc::now()), ..Options::default() };
     fit(&check(source.clone(), &options))?;
-    options.files = Some(checkout);
+    options.files = Some(files);
     fit(&verify(source.clone(), &options))?;
     let index = discovery(source, None).map_err(|error| Unfit::Unreadable(error.to_string()))?;
     Ok(Published { manifest: Document::new(source.bytes().to_vec()), index: Document::new(index.into_bytes()) })
@@ -157,11 +192,6 @@ fn fit(report: &Report) -> Result<(), Unfit> {
         pointer: first.pointer().to_owned(),
         message: first.message().to_owned(),
     })
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let is = std::fs::metadata(path).and_then(|metadata| Ok((metadata.len(), metadata.modified()?)));
-    (path.to_owned(), is.ok())
 }
 
 // === impl Document ===

@@ -1,26 +1,28 @@
 //! Start and end: everything is checked before anything is bound, and nothing that was paid for is dropped at the end.
 
+mod welcome;
+
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::config::{Config, DEFAULT_GROUP, Listen};
+use super::config::{Config, Listen};
 use super::console::KeyAsToken;
 use super::filter::FilterError;
 use super::front::{self, ServerError};
-use super::keys::{self, Keys};
+use super::keys;
+use super::people::PeopleError;
 use super::replay::ReplayError;
-use super::store::{SqliteStore, Store as _, StoreError};
+use super::store::StoreError;
 use super::upstream::TransportError;
 use super::{Gateway, endpoints, manage, open_store};
+use welcome::Welcome;
 
 /// Records are given so long at least (ours): the database answers in milliseconds, or not at all.
 const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
-/// Its presence says that the first key was handed out.
-const WELCOMED: &str = "welcomed";
 
 /// Why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +33,9 @@ pub(crate) enum ServeError {
     /// The first key cannot be made.
     #[error("the first key cannot be made")]
     Keys(#[from] keys::KeyError),
+    /// The link that makes the first admin cannot be made.
+    #[error("the link for the first admin cannot be made")]
+    People(#[from] PeopleError),
     /// Upstream connections cannot be prepared.
     #[error("upstream connections cannot be prepared")]
     Transport(#[from] TransportError),
@@ -83,8 +88,7 @@ pub(crate) async fn serve(mut config: Config, out: &mut (dyn Write + Send)) -> R
     if let Some(measuring) = &measuring {
         tracing::info!(address = %measuring.address(), "metrics are served");
     }
-    let first_key = first_key(&config, &store, gateway.keys()).await?;
-    welcome(out, &config, server.address(), first_key.as_deref())?;
+    Welcome::prepare(&config, &store, &gateway).await?.say(out, &config, server.address())?;
     stop.asked().await;
     tracing::info!(patience = ?config.drain_timeout, "stopping: running requests may finish; ask again to leave at once");
     gateway.accounts().stop();
@@ -115,6 +119,7 @@ pub(crate) async fn serve(mut config: Config, out: &mut (dyn Write + Send)) -> R
         // Last of all, so that the end can be watched; what it answers takes no time.
         measuring.stop(LEDGER_PATIENCE).await;
     }
+    gateway.keys().stop();
     store.close().await;
     Ok(())
 }
@@ -123,66 +128,6 @@ async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {
     let unknown = || ServeError::Address(listen.to_string());
     let mut found = tokio::net::lookup_host((listen.host(), listen.port())).await.map_err(|_| unknown())?;
     found.next().ok_or_else(unknown)
-}
-
-/// On the very first start with embedded defaults: a key, so that the curl line below it works.
-///
-/// Never with configured accounts: there a key spends money, and what is printed may end up in a log.
-async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Result<Option<String>, ServeError> {
-    let implicit = config.accounts.iter().any(|account| account.implicit);
-    if !implicit || !store.list_keys().await?.is_empty() {
-        return Ok(None);
-    }
-    let marker = config.data_dir.join(WELCOMED);
-    if marker.exists() {
-        return Ok(None);
-    }
-    let created = keys.create("first key", "admin", DEFAULT_GROUP).await?;
-    std::fs::write(marker, []).map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
-    Ok(Some(created.secret.expose().to_owned()))
-}
-
-fn welcome(
-    out: &mut (dyn Write + Send),
-    config: &Config,
-    local: SocketAddr,
-    key: Option<&str>,
-) -> Result<(), ServeError> {
-    let base = format!("http://{}", reachable(local));
-    let mut text = String::new();
-    if config.accounts.iter().any(|account| account.implicit) {
-        text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the pictures. No model is asked and nothing is paid.\n");
-    }
-    if let Some(key) = key {
-        text.push_str(&format!(
-            "\nYour first API key, shown only now:\n\n    {key}\n\nTry it:\n\n    {}\n\n",
-            curl(&base, key)
-        ));
-    } else {
-        text.push_str("\nMake a key with: imagate key create --name NAME\n\n");
-    }
-    text.push_str(&format!("listening on {base}\n"));
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|source| ServeError::Io { doing: "writing to standard output", source })
-}
-
-/// The address as a client on this machine writes it.
-fn reachable(local: SocketAddr) -> SocketAddr {
-    match local.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), local.port()),
-        IpAddr::V6(ip) if ip.is_unspecified() => {
-            SocketAddr::new(IpAddr::from(std::net::Ipv6Addr::LOCALHOST), local.port())
-        }
-        _ => local,
-    }
-}
-
-fn curl(base: &str, key: &str) -> String {
-    let body = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
-    format!(
-        "curl -sS {base}/v1/images/generations -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{body}'"
-    )
 }
 
 /// The signals that ask a process to stop.

@@ -156,6 +156,16 @@ impl Writer {
     }
 }
 
+#[cfg(test)]
+impl Spool {
+    /// A place that takes nothing.
+    pub(crate) fn begin_full(&self) -> io::Result<Writer> {
+        let named = tempfile::NamedTempFile::new_in(&self.0.folder)?;
+        let nameless = Nameless { file: File::open(named.path())?, extent: 0 };
+        Ok(Writer { place: Place { nameless: Some(nameless), pool: Arc::clone(&self.0) }, length: 0 })
+    }
+}
+
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

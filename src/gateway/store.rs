@@ -9,18 +9,23 @@
 //! [`Store`] is the seam: nothing behind it may show which database it is, and the tests in `store/tests.rs`
 //! hold every implementation to the same behaviour.
 
+mod acts;
 mod data_dir;
 mod data_keys;
+mod day;
 mod error;
 mod ids;
 mod key_file;
+mod keys;
 mod master_key;
+mod people;
 mod record;
 mod replay;
 mod rows;
 mod secret_bytes;
 mod sqlite;
 mod time;
+mod usage;
 mod vault;
 
 #[cfg(test)]
@@ -28,32 +33,34 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use acts::{Act, ActorKind, AuditFilter, AuditRow, Page};
 pub(crate) use data_dir::ServeLock;
 pub(crate) use data_keys::PepperKey;
+pub(crate) use day::Day;
 pub(crate) use error::StoreError;
-pub(crate) use ids::{AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, UserId, random_base62};
+pub(crate) use ids::{
+    AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62,
+};
+pub(crate) use keys::{KeyChange, KeyCheck, KeyFilter, KeyHash, KeyRow, KeyState, KeyStore, Rotation};
 pub(crate) use master_key::MasterKey;
+pub(crate) use people::{
+    AdminTokenRow, GroupDeleted, GroupRow, LinkRow, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, Purpose,
+    Redeemed, Role, SecretHash, SessionRow, UserChange, UserChanged, UserFilter, UserRow,
+};
 pub(crate) use record::{Attempt, Class, Delivered, Record, RecordFilter, State, TokenDetails, Usage};
 pub(crate) use replay::{Claimed, ReplayDone, ReplayRow, ReplayState, StoredReplay};
-pub(crate) use rows::{
-    AccountChange, AccountRow, AccountSpec, GroupRow, KeyChange, KeyHash, KeyRow, NewAccount, TokenRow, UserRow,
-};
+pub(crate) use rows::{AccountChange, AccountRow, AccountSpec, NewAccount, TokenRow};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use time::Timestamp;
+pub(crate) use usage::{Counts, DayCounts, KeyCounts, KeyName, UsageFilter, UsageStore};
 pub(crate) use vault::Vault;
 
 use async_trait::async_trait;
 use ids::random_bytes;
 
-/// What the rooms ask of a database.
+/// What the rooms ask of a database: beside keys, people and what was used, accounts, answers and records.
 #[async_trait]
-pub(crate) trait Store: Send + Sync {
-    /// The user of that name, made as a member if there is none.
-    async fn ensure_user(&self, name: &str) -> Result<UserRow, StoreError>;
-
-    /// The group of that name, made if there is none.
-    async fn ensure_group(&self, name: &str) -> Result<GroupRow, StoreError>;
-
+pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// Brings the row of an account from the configuration file up to date.
     ///
     /// [`StoreError::Conflict`] where the store has an account of its own with that name: neither may silently become
@@ -64,18 +71,18 @@ pub(crate) trait Store: Send + Sync {
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError>;
 
     /// Adds an account of the store. [`StoreError::Conflict`] where the name is taken, by whomever.
-    async fn insert_account(&self, account: &NewAccount) -> Result<AccountRow, StoreError>;
+    async fn insert_account(&self, act: &Act, account: &NewAccount) -> Result<AccountRow, StoreError>;
 
     /// Changes an account; `None` where there is none of that name, whatever the change.
     async fn change_account(
         &self,
+        act: &Act,
         name: &str,
         change: AccountChange,
-        at: Timestamp,
     ) -> Result<Option<AccountRow>, StoreError>;
 
     /// Forgets an account and its token, unless the file has it: there it would only come back without its state.
-    async fn delete_account(&self, name: &str) -> Result<bool, StoreError>;
+    async fn delete_account(&self, act: &Act, name: &str) -> Result<bool, StoreError>;
 
     /// Marks the accounts of the file that are not among these names any more, and says how many are new among them.
     ///
@@ -131,21 +138,6 @@ pub(crate) trait Store: Send + Sync {
     /// Claims that are over by now, those first that have been for longest.
     async fn expired_replays(&self, now: Timestamp, limit: u32) -> Result<Vec<StoredReplay>, StoreError>;
 
-    /// Adds a key. [`StoreError::Conflict`] where the id or the public id is taken.
-    async fn insert_key(&self, key: &KeyRow) -> Result<(), StoreError>;
-
-    /// The key with that public id, whatever its state: whether it may be used is not for the store to say.
-    async fn find_key(&self, public_id: &PublicId) -> Result<Option<KeyRow>, StoreError>;
-
-    /// Every key that is not deleted, oldest first.
-    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError>;
-
-    /// Changes the key with that id or public id; `None` where there is none or it is deleted.
-    async fn change_key(&self, handle: &str, change: KeyChange, at: Timestamp) -> Result<Option<KeyRow>, StoreError>;
-
-    /// Notes that a key was used. Never changes anything else, so a late call cannot revive a key.
-    async fn touch_key(&self, key: &KeyId, at: Timestamp) -> Result<(), StoreError>;
-
     /// Writes intents and outcomes in the order given, all of them in one transaction.
     ///
     /// On success there is one answer for each write; on failure nothing of it has happened.
@@ -156,8 +148,11 @@ pub(crate) trait Store: Send + Sync {
     /// To be called before the node opens its first record, and never while another process serves as that node.
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError>;
 
-    /// The newest finished records that pass the filter, oldest of them first.
+    /// The newest records that pass the filter, oldest of them first.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
+
+    /// One record, in whatever state, unless it is somebody else's than the owner's.
+    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;
 }
 
 /// One write to the table of records.

@@ -8,6 +8,7 @@ mod history;
 mod layout;
 mod lists;
 mod names;
+mod network;
 mod options;
 mod paths;
 mod shape;
@@ -17,6 +18,7 @@ mod urls;
 pub(super) use names::lenient;
 pub use options::{Options, Override, Overrides, OverridesError};
 pub(super) use shape::problem as shape_problem;
+pub use urls::{can_be_asked, is_public};
 
 use super::finding::{Findings, Report};
 use super::located::Located;
@@ -69,6 +71,9 @@ fn all(manifest: &Located<'_>, text: &str, options: &Options<'_>, findings: &mut
     lists::check(manifest, options, findings);
     if let Some(files) = options.files {
         package::check(manifest, files, package::Scope::Everything, findings);
+    }
+    if let Some(web) = options.web {
+        network::check(manifest, web, options, findings);
     }
     if let Some(previous) = options.previous {
         history::check(manifest, previous, options, findings);

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use semver::{Version, VersionReq};
 
 use super::discovery::address;
-use super::package::archive::path_fault;
+use super::package::archive::{fold, path_fault};
 use super::package::{Limits, Sha256Sum};
 use crate::wire::manifest::{Skill, SkillsRegistry};
 
@@ -61,7 +61,7 @@ impl FromStr for Wanted {
             Some((name, requirement)) => (name, Some(requirement.to_owned())),
         };
         let is_name = !name.is_empty() && path_fault(name, &Limits { depth: 1, ..Limits::default() }).is_none();
-        if !is_name || name.starts_with('.') {
+        if !is_name || name.starts_with('.') || fold(name) == Lock::FILE {
             return Err(form());
         }
         let requirement = requirement.map(|text| VersionReq::parse(&text)).transpose().map_err(|_| form())?;

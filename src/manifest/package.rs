@@ -17,7 +17,7 @@ pub mod skill;
 mod unwanted;
 
 pub(in crate::manifest) use check::{Scope, check};
-pub use contents::{Content, Contents, Sha256Sum};
+pub use contents::{Content, Contents, Sha256Sum, Summing};
 pub use limits::Limits;
 pub use pack::{PackError, Stamp, pack};
 pub use unwanted::{Unwanted, unwanted};

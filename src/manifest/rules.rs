@@ -7,6 +7,7 @@ mod history;
 mod layout;
 mod lists;
 mod names;
+mod network;
 mod paths;
 mod shape;
 mod times;
@@ -19,6 +20,7 @@ pub(in crate::manifest) use history::*;
 pub(in crate::manifest) use layout::*;
 pub(in crate::manifest) use lists::*;
 pub(in crate::manifest) use names::*;
+pub(in crate::manifest) use network::*;
 pub(in crate::manifest) use package::*;
 pub(in crate::manifest) use paths::*;
 pub(in crate::manifest) use shape::*;
@@ -37,6 +39,8 @@ pub enum Class {
     Repository,
     /// The content of the packages.
     Package,
+    /// What addresses answer.
+    Network,
     /// The manifest that was published before.
     History,
 }
@@ -68,6 +72,7 @@ impl Class {
             Self::Shape | Self::Static => "the manifest",
             Self::Repository => "a checkout of the repository",
             Self::Package => "the packages",
+            Self::Network => "the network",
             Self::History => "the manifest published before",
         }
     }
@@ -76,7 +81,7 @@ impl Class {
 /// Every rule, by id.
 #[expect(unused_qualifications, reason = "every list has this name, and one glob is taken for the one that is meant")]
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    let groups: [&[&'static Rule]; 10] = [
+    let groups: [&[&'static Rule]; 11] = [
         shape::RULES,
         times::RULES,
         urls::RULES,
@@ -85,6 +90,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         paths::RULES,
         lists::RULES,
         package::RULES,
+        network::RULES,
         history::RULES,
         layout::RULES,
     ];

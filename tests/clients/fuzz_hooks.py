@@ -12,7 +12,9 @@ import schemathesis
 from hypothesis import strategies
 
 DOCUMENT = json.loads(pathlib.Path(os.environ["FUZZ_DOCUMENT"]).read_text())
-STATUS = {row["code"]: row["status"] for row in DOCUMENT["x-imagate-errors"]}
+CALLERS = json.loads(pathlib.Path(os.environ["FUZZ_CALLERS"]).read_text())
+STATUS = {row["code"]: row["status"] for row in CALLERS["x-imagate-errors"] + DOCUMENT["x-imagate-errors"]}
+KNOWN = set(DOCUMENT["components"]["schemas"]["ErrorCode"]["enum"])
 
 # Most files of the form are images, so that an edit gets beyond its first rule.
 PICTURES = [path.read_bytes() for path in sorted(pathlib.Path(os.environ["PICTURES"]).iterdir())]
@@ -33,6 +35,7 @@ def every_status_stands_in_the_error_table(ctx, response, case):
         assert response.status_code in (404, 405), response.status_code
         return
     error = json.loads(response.content)["error"]
+    assert error["code"] in KNOWN, f"{response.status_code} {error}"
     assert STATUS.get(error["code"]) == response.status_code, f"{response.status_code} {error}"
     assert header(response, "x-should-retry") in ("true", "false"), "no advice"
     assert response.status_code < 500, f"{response.status_code} {error}"

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::served::{Exception, between};
 use crate::values::check_admin;
-use crate::{admin_document, assert_names, assert_none, document, root, tables};
+use crate::{admin_document, assert_names, assert_none, document, root};
 
 /// Every known way in which the served description is poorer, and nothing else.
 const EXCEPTIONS: [Exception; 0] = [];
@@ -29,6 +29,12 @@ fn listed(document: &Value, component: &str) -> BTreeSet<String> {
 fn table(document: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let rows = document["x-imagate-errors"].as_array().into_iter().flatten();
     rows.map(|row| (row["code"].as_str().unwrap_or_default(), row))
+}
+
+fn operations(document: &Value) -> impl Iterator<Item = Value> {
+    let paths = document["paths"].as_object().cloned().unwrap_or_default();
+    let items: Vec<Value> = paths.into_iter().map(|(_, item)| item).collect();
+    items.into_iter().filter_map(|mut item| item.as_object_mut().map(std::mem::take)).flatten().map(|(_, one)| one)
 }
 
 /// Where the two documents do not mean the same by an error.
@@ -63,10 +69,12 @@ fn the_gateway_serves_operators_what_their_document_says() {
 fn another_operation_or_bound_for_operators_is_seen() {
     let mut changed = admin_document();
     changed["paths"]["/admin/v1/accounts/{name}"]["patch"]["operationId"] = json!("change_account");
+    changed["paths"]["/admin/v1/keys"]["get"]["parameters"][0]["name"] = json!("after");
     changed["components"]["schemas"]["AccountPriority"]["maximum"] = json!(5);
     changed["components"]["schemas"]["ErrorCode"]["enum"][0] = json!("no_key");
     let found = between(changed, &served(), &EXCEPTIONS);
     assert_names(&found, "PATCH /admin/v1/accounts/{name} › operationId");
+    assert_names(&found, "GET /admin/v1/keys › parameters[0] › name: document=\"after\" code=\"before\"");
     assert_names(&found, "schemas › AccountPriority › maximum: document=5 code=");
     assert_names(&found, "schemas › ErrorCode › enum[0]");
 }
@@ -94,7 +102,8 @@ fn an_error_that_only_one_document_knows_is_seen() {
     let schemas = &mut changed["components"]["schemas"];
     schemas["ErrorCode"]["enum"].as_array_mut().unwrap().push(json!("account_tired"));
     schemas["ErrorReason"]["enum"][0] = json!("because");
-    changed["x-imagate-errors"][1]["status"] = json!(400);
+    let rows = changed["x-imagate-errors"].as_array_mut().unwrap();
+    rows.iter_mut().find(|row| row["code"] == "account_exists").unwrap()["status"] = json!(400);
     let found = apart(&changed, &document());
     assert_names(&found, "ErrorCode: 'account_tired' stands in no table");
     assert_names(&found, "ErrorReason: the callers' document has no 'because'");
@@ -105,8 +114,40 @@ fn an_error_that_only_one_document_knows_is_seen() {
 fn every_body_of_an_operator_is_capped() {
     let server = fs::read_to_string(root().join("generated/admin_server.rs")).expect("it is there");
     let cap = admin_document()["x-imagate-limits"][0]["value"].as_u64().expect("a limit");
-    let bodies =
-        tables::ADMIN_OPERATIONS.iter().filter(|operation| ["POST", "PATCH", "PUT"].contains(&operation.method));
-    assert_eq!(server.matches(&format!("request_body_max_bytes = {cap},")).count(), bodies.clone().count());
-    assert_eq!(server.matches(&format!("request_body_max_bytes({cap})")).count(), bodies.count());
+    let bodies = operations(&admin_document()).filter(|operation| operation.get("requestBody").is_some()).count();
+    assert_eq!(server.matches(&format!("request_body_max_bytes = {cap},")).count(), bodies);
+    assert_eq!(server.matches(&format!("request_body_max_bytes({cap})")).count(), bodies);
+}
+
+/// Where an operation is missing: in the client, in the trait, or in the table of roles.
+fn missing(document: &Value, client: &str, server: &str, rows: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for operation in operations(document) {
+        let id = operation["operationId"].as_str().unwrap_or_default();
+        if !client.contains(&format!("pub fn {id}(&self)")) {
+            lines.push(format!("{id}: no method of the client"));
+        }
+        if !server.contains(&format!("async fn {id}(")) {
+            lines.push(format!("{id}: no method of the trait"));
+        }
+        if rows.as_array().into_iter().flatten().all(|row| row["operation"] != id) {
+            lines.push(format!("{id}: no row in the table of roles"));
+        }
+    }
+    lines
+}
+
+#[test]
+fn every_operation_has_a_client_a_server_and_a_row_in_the_table_of_roles() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("it is there");
+    let (client, server) = (read("generated/admin_client.rs"), read("generated/admin_server.rs"));
+    let rows: Value = serde_json::from_str(&read("tests/cases/admin.json")).expect("the rows are JSON");
+    assert_none(&missing(&admin_document(), &client, &server, &rows));
+
+    let mut changed = admin_document();
+    changed["paths"]["/admin/v1/me"]["get"]["operationId"] = json!("whoami");
+    let found = missing(&changed, &client, &server, &rows);
+    for place in ["whoami: no method of the client", "whoami: no method of the trait", "whoami: no row"] {
+        assert_names(&found, place);
+    }
 }

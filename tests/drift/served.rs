@@ -65,7 +65,9 @@ fn project_operation(document: &Value, operation: &Value) -> Value {
         .flatten()
         .map(|parameter| {
             let column = |name: &str| parameter[name].clone();
-            json!({ "in": column("in"), "name": column("name"), "required": column("required"), "schema": column("schema") })
+            // Left out means the same.
+            let required = parameter["required"] == true;
+            json!({ "in": column("in"), "name": column("name"), "required": required, "schema": column("schema") })
         })
         .collect();
     json!({

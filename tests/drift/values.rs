@@ -26,8 +26,13 @@ macro_rules! components {
 components! {
     admin_reader of admin_types:
     Account AccountChange AccountConcurrency AccountHeaders AccountKind AccountList AccountName AccountPriority
-    AccountProtocol AccountSecretHeaders AccountSource AccountState AccountTier DeletedAccount DisabledReason ErrorCode
-    ErrorDetail ErrorReason ErrorResponse ErrorType ListObject NewAccount OauthClientAuth OauthGrant Secret
+    AccountProtocol AccountSecretHeaders AccountSource AccountState AccountTier ActorKind AuditDetails AuditEntry
+    AuditList AuditSeq CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup DeletedKey DeletedToken
+    DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType GraceSeconds Group GroupList GroupName
+    GroupSource Key KeyList KeyName KeyRotation KeyState KeyUpdate LinkAddress LinkPurpose ListObject Me NewAccount
+    NewGroup NewKey NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Record RecordAttempt
+    RecordClass RecordImage RecordList RecordState RecordTokens RecordUsage Role Secret Token TokenList Usage
+    UsageCounts UsageDay UsageKey User UserList UserName UserUpdate
 }
 
 components! {

@@ -11,6 +11,14 @@ pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
     below(&folder, |_| true)
 }
 
+/// Lays seeds out as files, which is where cargo-fuzz begins.
+pub(crate) fn write(folder: &Path, seeds: &[Vec<u8>]) {
+    fs::create_dir_all(folder).expect("a folder");
+    for (number, seed) in seeds.iter().enumerate() {
+        fs::write(folder.join(format!("seed-{number:04}")), seed).expect("a file");
+    }
+}
+
 pub(crate) fn archives() -> Vec<Vec<u8>> {
     let folder = Part { mode: 0o040_755, stored: true, ..Part::file("docs/", "") };
     let long = format!("{}/{}.md", "folder".repeat(12), "name".repeat(20));
@@ -59,6 +67,13 @@ pub(crate) fn recipes() -> Vec<Vec<u8>> {
         recipe(&[b"\0\x01\x04../x\x01y", b"\x02\x07\x01z\x02yy", b"\0\0\x03a/b\x01y"]),
         (0..200).collect(),
     ]
+}
+
+/// Packages in each of the ways that [`install`](crate::install::install) makes them.
+pub(crate) fn packages() -> Vec<Vec<u8>> {
+    let ways = [(0, archives()), (2, tars()), (4, recipes())];
+    let some = ways.into_iter().flat_map(|(way, inputs)| inputs.into_iter().take(6).map(move |input| (way, input)));
+    some.flat_map(|(way, input)| [way, way + 1].map(|way| [&[way], &input[..]].concat())).collect()
 }
 
 pub(crate) fn skills() -> Vec<Vec<u8>> {

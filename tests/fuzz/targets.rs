@@ -11,7 +11,7 @@ use crate::memory::peak;
 
 const MIB: usize = 1024 * 1024;
 
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.archive_bytes = 100_000;
     limits.entries = 200;
@@ -71,17 +71,26 @@ pub(crate) fn archive(input: &[u8]) -> bool {
 
 /// Takes the input for a tar, makes the checksums of its headers right, and packs it.
 pub(crate) fn tar(input: &[u8]) -> bool {
+    archive(&gzip(&with_sums(input)))
+}
+
+/// A tar in which the checksum of every header is right.
+pub(crate) fn with_sums(input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for block in bytes.chunks_exact_mut(512).filter(|block| block[257..].starts_with(b"ustar")) {
         block[148..156].fill(b' ');
         let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
         block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     }
-    archive(&gzip(&bytes))
+    bytes
+}
+
+pub(crate) fn zip(input: &[u8]) -> bool {
+    archive(&Zip::of(parts(input)).build())
 }
 
 /// Takes the input for a list of what to put into a zip: how to lie, how it is stored, its name, its bytes.
-pub(crate) fn zip(input: &[u8]) -> bool {
+pub(crate) fn parts(input: &[u8]) -> Vec<Part> {
     let mut rest = input.iter().copied();
     let mut parts = Vec::new();
     while let (Some(kind), Some(lie)) = (rest.next(), rest.next()) {
@@ -93,7 +102,7 @@ pub(crate) fn zip(input: &[u8]) -> bool {
         lies(&mut part, lie);
         parts.push(part);
     }
-    archive(&Zip::of(parts).build())
+    parts
 }
 
 /// Half of the parts are honest.

@@ -236,7 +236,7 @@ fn every_error_says_whether_to_try_again() {
             assert!(answer.header("x-request-id").is_some(), "{path}");
         }
     }
-    let page = Call::delete("/console/accounts").send(gateway.address());
+    let page = Call::delete("/keys").send(gateway.address());
     assert_eq!((page.status, page.should_retry()), (405, Some("false")));
     for (path, status) in
         [("/v1/%FF", 400), ("/v1/../v1/models", 400), ("/chat/completions", 404), ("/v1/models/x", 401)]

@@ -102,9 +102,9 @@ impl Aviary {
             Canary::new("address of the upstream", PATH, &[Place::Accounts, Place::Settings]),
             Canary::new("plain header of an account", PLAIN_HEADER, &[Place::Settings]),
             Canary::new("secret header of an account", SECRET_HEADER, &[]),
-            Canary::new("refresh token", format!("rt-{BIRD}"), &[]),
+            Canary::new("refresh token", format!("refresh-{BIRD}"), &[]),
             Canary::new("client secret", format!("secret-{BIRD}"), &[]),
-            Canary::new("access token", format!("at-{BIRD}"), &[]),
+            Canary::new("access token", format!("access-{BIRD}"), &[]),
             Canary::new("moderation key", MODERATION, &[]),
             Canary::new("key of a caller", key, &[]),
             Canary::new("private part of that key", private, &[]),
@@ -355,7 +355,7 @@ fn no_canary_comes_out_by_any_door() {
     eventually("the attempt runs", || (aviary.upstream.attempts() > attempts).then_some(()));
     aviary.hay.add_files(&aviary.gateway.home().join("data"));
     drop(running);
-    aviary.gateway.server().terminate();
+    aviary.gateway.terminate();
     aviary.gateway.server().wait(Duration::from_secs(40));
     aviary.keep_the_log();
     aviary.hay.add_files(&aviary.gateway.home().join("data"));

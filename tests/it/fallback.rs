@@ -54,6 +54,17 @@ fn a_failure_that_made_nothing_goes_one_step_down() {
 }
 
 #[test]
+fn several_images_of_one_call_each_go_one_step_down_together() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses()]);
+    upstream.in_turn("sk-upstream-only", &[&["status=500"; 4][..], &[""]].concat());
+    let answer = opted_in(&gateway, json!({"n": 4})).send(gateway.address());
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(4));
+    assert_eq!(upstream.attempts(), 8);
+    is_told(&answer, &gateway, Some(LADDER[1]));
+}
+
+#[test]
 fn the_ladder_ends_at_its_last_step() {
     for failures in [2, 3] {
         let upstream = FakeUpstream::start();

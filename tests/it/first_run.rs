@@ -79,6 +79,39 @@ fn the_first_key_is_printed_once_and_still_works_after_a_restart() {
     Call::get("/v1/models").key(&secret).send(second.address()).good();
 }
 
+/// The links that make the first admin, as they are printed.
+fn setup_links(printed: &str) -> Vec<String> {
+    const SAYS: &str = "Open this link once to make the first admin: ";
+    printed.lines().filter_map(|line| line.strip_prefix(SAYS)).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_link_for_the_first_admin_is_printed_above_the_address_at_each_start() {
+    let home = TempDir::new().expect("a directory");
+    let settings = "public_url = \"https://images.example.com\"\n[[accounts]]\nname = \"a\"\nkind = \"simulator\"\n";
+    std::fs::write(home.path().join("imagate.toml"), settings).expect("a file");
+    let serve = |words: &[&str]| {
+        let base = ["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"];
+        let server = Program::new(home.path()).args(base).args(words).serve();
+        (server.address(), server.stdout(), server.stderr())
+    };
+    let (address, printed, said) = serve(&[]);
+    let [first] = setup_links(&printed).try_into().expect("one link");
+    let token = first.strip_prefix(&format!("http://{address}/setup/")).expect("a link to the gateway").to_owned();
+    assert!(token.len() == 43 && token.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{first}");
+    assert!(
+        printed.trim_end().lines().last().is_some_and(|line| line.starts_with("listening on http://")),
+        "{printed}"
+    );
+    assert!(!said.contains(&token), "it is not in the log");
+
+    // Also with configured accounts, and then under the address that people know.
+    let (_, printed, _) = serve(&["--config", "imagate.toml"]);
+    let [second] = setup_links(&printed).try_into().expect("one link");
+    assert!(second.starts_with("https://images.example.com/setup/") && !second.contains(&token), "{second}");
+    assert!(!printed.contains("sk-img-"), "{printed}");
+}
+
 #[test]
 fn every_common_size_is_drawn_exactly_and_labelled_as_simulated() {
     let gateway = Gateway::simulated();

@@ -10,6 +10,8 @@
 
 mod accounts_cli;
 mod admin;
+mod admin_people;
+mod admin_table;
 mod admission;
 mod agents;
 mod attempts;
@@ -31,6 +33,8 @@ mod models;
 mod money;
 mod oauth;
 mod over;
+mod pages;
+mod people_cli;
 mod records;
 mod refusals;
 mod relay;
@@ -39,3 +43,4 @@ mod sdk;
 mod skills;
 mod streaming;
 mod u_cases;
+mod usage_counts;

@@ -70,7 +70,7 @@ fn health_stands_on_every_listener_and_counts_only_on_their_own() {
     let call = gateway.call(json!({"prompt": "a cube [[stall=middle b64=400000]]"}));
     let running = call.dispatch(gateway.address());
     eventually("the upstream works", || (upstream.attempts() > 0).then_some(()));
-    gateway.server().terminate();
+    gateway.terminate();
     eventually("it takes no more", || (Call::get("/readyz").send(metrics).status == 503).then_some(()));
     assert_eq!(Call::get("/healthz").send(metrics).status, 200);
     drop(running);

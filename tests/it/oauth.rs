@@ -69,15 +69,15 @@ fn exchange(tokens: &FakeTokens, fields: &str) -> Answer {
 #[test]
 fn the_fake_endpoint_takes_each_refresh_token_once_and_knows_its_clients() {
     let tokens = FakeTokens::start();
-    let fields = "client_id=client-a&client_secret=secret%2da&grant_type=refresh_token&refresh_token=rt-a-0";
+    let fields = "client_id=client-a&client_secret=secret%2da&grant_type=refresh_token&refresh_token=refresh-a-0";
     let first = exchange(&tokens, fields).good();
-    assert_eq!((&first["access_token"], &first["refresh_token"]), (&json!("at-a-1"), &json!("rt-a-1")));
+    assert_eq!((&first["access_token"], &first["refresh_token"]), (&json!("access-a-1"), &json!("refresh-a-1")));
     assert_eq!(exchange(&tokens, fields).json()["error"], "invalid_grant");
-    let again = exchange(&tokens, &fields.replace("rt-a-0", "rt-a-1")).good();
-    assert_eq!((&again["access_token"], &again["expires_in"]), (&json!("at-a-2"), &json!(3600)));
+    let again = exchange(&tokens, &fields.replace("refresh-a-0", "refresh-a-1")).good();
+    assert_eq!((&again["access_token"], &again["expires_in"]), (&json!("access-a-2"), &json!(3600)));
     assert_eq!(exchange(&tokens, &fields.replace("secret%2da", "guess")).status, 401);
     tokens.revoke("a");
-    assert_eq!(exchange(&tokens, &fields.replace("rt-a-0", "rt-a-2")).json()["error"], "invalid_grant");
+    assert_eq!(exchange(&tokens, &fields.replace("refresh-a-0", "refresh-a-2")).json()["error"], "invalid_grant");
     let statuses: Vec<_> = tokens.ledger().iter().map(|exchange| exchange.status).collect();
     assert_eq!(statuses, [200, 400, 200, 401, 400]);
     assert_eq!(tokens.of("a").len(), 5);
@@ -90,7 +90,7 @@ fn the_first_token_is_made_once_for_fifty_parallel_requests() {
     let exchanges = tokens.of("a");
     assert_eq!(exchanges.len(), 1, "{exchanges:#?}");
     assert_eq!((exchanges[0].form["grant_type"].as_str(), exchanges[0].basic), ("refresh_token", true));
-    assert!(called(&upstream).iter().all(|token| token == "at-a-1"));
+    assert!(called(&upstream).iter().all(|token| token == "access-a-1"));
     assert_eq!(upstream.attempts(), 50);
 }
 
@@ -118,7 +118,7 @@ fn two_tokens_needed_by_twenty_parallel_requests_are_made_by_one_call_each() {
     });
     for name in ["a", "b"] {
         assert_eq!(tokens.of(name).len(), 1, "{name}");
-        assert_eq!(called(&upstream).iter().filter(|token| **token == format!("at-{name}-1")).count(), 10);
+        assert_eq!(called(&upstream).iter().filter(|token| **token == format!("access-{name}-1")).count(), 10);
     }
 }
 
@@ -145,9 +145,9 @@ fn a_token_that_ended_is_refreshed_once_for_fifty_parallel_requests() {
 fn a_token_that_the_upstream_does_not_take_is_refreshed_once_and_the_same_account_is_asked_once_more() {
     let (upstream, tokens, gateway) = rig(with_spare);
     gateway.generate(json!({})).good();
-    upstream.always("at-a-1", "status=401");
+    upstream.always("access-a-1", "status=401");
     gateway.generate(json!({})).good();
-    assert_eq!(called(&upstream), ["at-a-1", "at-a-1", "at-a-2"], "no other account, and no second repeat");
+    assert_eq!(called(&upstream), ["access-a-1", "access-a-1", "access-a-2"], "no other account, and no second repeat");
     assert_eq!(tokens.of("a").len(), 2);
     let record = gateway.settled(2).pop().expect("a record");
     let attempts: Vec<_> = record["attempts"].as_array().expect("attempts").iter().map(|one| &one["account"]).collect();
@@ -158,10 +158,10 @@ fn a_token_that_the_upstream_does_not_take_is_refreshed_once_and_the_same_accoun
 fn fifty_parallel_requests_with_a_token_that_is_not_taken_cost_one_refresh() {
     let (upstream, tokens, gateway) = rig(one);
     gateway.generate(json!({})).good();
-    upstream.always("at-a-1", "status=401");
+    upstream.always("access-a-1", "status=401");
     all_good(&at_once(&gateway, 50, "a cube"));
     assert_eq!(tokens.of("a").len(), 2, "{:#?}", tokens.of("a"));
-    assert_eq!(called(&upstream).iter().filter(|token| *token == "at-a-2").count(), 50);
+    assert_eq!(called(&upstream).iter().filter(|token| *token == "access-a-2").count(), 50);
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn a_token_that_is_not_taken_even_when_new_is_not_refreshed_again_and_again() {
     let (upstream, tokens, gateway) = rig(with_spare);
     gateway.generate(json!({})).good();
     for number in 1..20 {
-        upstream.always(&format!("at-a-{number}"), "status=401");
+        upstream.always(&format!("access-a-{number}"), "status=401");
     }
     for _ in 0..5 {
         gateway.generate(json!({})).good();
     }
     assert!(tokens.of("a").len() <= 3, "{} refreshes", tokens.of("a").len());
-    let once = called(&upstream).iter().filter(|token| token.starts_with("at-a-")).count();
+    let once = called(&upstream).iter().filter(|token| token.starts_with("access-a-")).count();
     assert!(once <= 5, "{:?}", called(&upstream));
 }
 
@@ -189,10 +189,10 @@ fn a_rotated_refresh_token_is_used_next_and_survives_kills() {
         // A good token is not refreshed only because the process is new.
         gateway.generate(json!({})).good();
         assert_eq!(tokens.of("a").len(), round, "{:#?}", tokens.of("a"));
-        upstream.always(&format!("at-a-{round}"), "status=401");
+        upstream.always(&format!("access-a-{round}"), "status=401");
         gateway.generate(json!({})).good();
     }
-    assert_eq!(refresh_tokens(&tokens.of("a")), ["rt-a-0", "rt-a-1", "rt-a-2", "rt-a-3"]);
+    assert_eq!(refresh_tokens(&tokens.of("a")), ["refresh-a-0", "refresh-a-1", "refresh-a-2", "refresh-a-3"]);
     assert!(tokens.of("a").iter().all(|exchange| exchange.status == 200));
 }
 
@@ -206,11 +206,11 @@ fn a_kill_right_after_a_refresh_does_not_lose_the_rotated_token() {
             scope.spawn(move || drop(call.try_send(address)));
             // The token that was just given is at the upstream: it must be on disk already.
             upstream.wait_until("the token is used", |ledger| {
-                ledger.iter().any(|attempt| attempt.token == format!("at-a-{}", round + 1))
+                ledger.iter().any(|attempt| attempt.token == format!("access-a-{}", round + 1))
             });
             gateway.kill();
         });
-        upstream.always(&format!("at-a-{}", round + 1), "status=401");
+        upstream.always(&format!("access-a-{}", round + 1), "status=401");
         gateway.start();
     }
     gateway.generate(json!({})).good();
@@ -222,7 +222,7 @@ fn a_revoked_refresh_token_puts_the_account_out_and_the_pool_goes_on() {
     let (upstream, tokens, mut gateway) = rig(with_spare);
     gateway.generate(json!({})).good();
     tokens.revoke("a");
-    upstream.always("at-a-1", "status=401");
+    upstream.always("access-a-1", "status=401");
     all_good(&at_once(&gateway, 10, "a cube"));
     let account = eventually("the account is out", || {
         let account = gateway.account("a");
@@ -230,7 +230,7 @@ fn a_revoked_refresh_token_puts_the_account_out_and_the_pool_goes_on() {
     });
     let reason = account["disabled_reason"].as_str().unwrap_or_default();
     assert!(reason.contains("invalid_grant") || reason.contains("revoked"), "{account}");
-    for secret in ["rt-a-", "at-a-", "secret-a", "token-canary"] {
+    for secret in ["refresh-a-", "access-a-", "secret-a", "token-canary"] {
         assert!(!account.to_string().contains(secret) && !gateway.said().contains(secret), "{secret}: {account}");
     }
     let (asked, exchanges) = (upstream.attempts(), tokens.of("a").len());
@@ -266,7 +266,7 @@ fn client_credentials_are_exchanged_without_a_refresh_token() {
         ("client_credentials", "images")
     );
     assert!(!exchange.form.contains_key("refresh_token"));
-    upstream.always("at-a-1", "status=401");
+    upstream.always("access-a-1", "status=401");
     gateway.kill();
     gateway.start();
     all_good(&at_once(&gateway, 20, "a cube"));
@@ -286,7 +286,7 @@ fn a_token_endpoint_that_is_down_leaves_its_requests_to_another_account() {
     // Once it is up again, the account serves without anybody's help.
     eventually("the account serves", || {
         gateway.generate(json!({})).good();
-        called(&upstream).iter().any(|token| token == "at-a-1").then_some(())
+        called(&upstream).iter().any(|token| token == "access-a-1").then_some(())
     });
 }
 
@@ -321,7 +321,7 @@ fn tokens_are_refreshed_while_nobody_asks() {
 fn tokens_stand_in_no_file_and_no_log() {
     let (upstream, tokens, gateway) = rig(one);
     all_good(&at_once(&gateway, 3, "a cube"));
-    upstream.always("at-a-1", "status=401");
+    upstream.always("access-a-1", "status=401");
     gateway.generate(json!({})).good();
     assert_eq!(tokens.of("a").len(), 2);
     let mut folders = vec![gateway.home().join("data")];
@@ -332,13 +332,13 @@ fn tokens_stand_in_no_file_and_no_log() {
                 continue;
             }
             let bytes = std::fs::read(entry.path()).expect("a file");
-            for secret in ["rt-a-0", "rt-a-1", "rt-a-2", "at-a-1", "at-a-2", "secret-a"] {
+            for secret in ["refresh-a-0", "refresh-a-1", "refresh-a-2", "access-a-1", "access-a-2", "secret-a"] {
                 let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
                 assert!(!found, "{secret} stands in {}", entry.path().display());
             }
         }
     }
-    for secret in ["rt-a-", "at-a-", "secret-a"] {
+    for secret in ["refresh-a-", "access-a-", "secret-a"] {
         assert!(!gateway.said().contains(secret), "{secret} stands in the log");
     }
 }

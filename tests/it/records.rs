@@ -107,7 +107,7 @@ fn a_polite_end_lets_running_requests_finish() {
     let upstream = FakeUpstream::start();
     let (mut gateway, callers) = busy(&upstream, "20s", 8);
     let before = gateway.said();
-    gateway.server().terminate();
+    gateway.terminate();
     eventually("it says that it stops", || (gateway.said() != before).then_some(()));
     upstream.open_gate("end");
     for caller in callers {
@@ -125,7 +125,7 @@ fn from_the_polite_end_on_no_new_connection_is_taken() {
     let upstream = FakeUpstream::start();
     let (mut gateway, callers) = busy(&upstream, "20s", 1);
     let address = gateway.address();
-    gateway.server().terminate();
+    gateway.terminate();
     eventually("the port is closed", || std::net::TcpStream::connect(address).is_err().then_some(()));
     let still_running = !callers[0].is_finished();
     upstream.open_gate("end");
@@ -138,7 +138,7 @@ fn from_the_polite_end_on_no_new_connection_is_taken() {
 fn a_polite_end_does_not_wait_for_ever() {
     let upstream = FakeUpstream::start();
     let (mut gateway, callers) = busy(&upstream, "1s", 1);
-    gateway.server().terminate();
+    gateway.terminate();
     gateway.server().wait(Duration::from_secs(15));
     for caller in callers {
         let answer = caller.join().expect("the caller comes back");

@@ -7,13 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kit::{FakeUpstream, Gateway, filler, heavy};
+use crate::kit::{FakeUpstream, Gateway, PEAK_BYTES, filler, heavy};
 
 /// Characters of base64 of one huge image, 28 MB.
 const HUGE: usize = 28_000_000;
 const PARALLEL: usize = 64;
-/// The figure to stay under.
-const PEAK_BYTES: u64 = 160 * 1000 * 1000;
 
 /// Reads a huge answer piece by piece and holds every byte of the image against what the upstream sent.
 fn read_huge(gateway: &Gateway, user: usize) {

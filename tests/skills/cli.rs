@@ -13,6 +13,12 @@ use crate::corpus::folder;
 #[cfg(target_os = "linux")]
 #[path = "cli/download.rs"]
 mod download;
+#[cfg(target_os = "linux")]
+#[path = "cli/online.rs"]
+mod online;
+#[cfg(target_os = "linux")]
+#[path = "cli/server.rs"]
+mod server;
 
 /// Exit codes: done, findings or failure, wrong usage.
 const DONE: i32 = 0;

@@ -1,6 +1,7 @@
 //! The corpus: `corpus/M040/short.json` breaks rule M040, `corpus/M040/good-….json` is near it and does not, and what
 //! stands in `corpus/good` has nothing to report. Beside a manifest may stand the one published before
-//! (`….previous.json`) and a checkout (`….files/`).
+//! (`….previous.json`), a checkout (`….files/`) and what addresses answer (`….web.json`). A symbolic link cannot lie there, for
+//! git on some systems makes a text of it: `NAME.link` in a checkout is the link `NAME`, and its text is where that leads.
 //!
 //! What is printed of it stands in `golden/`, one file for each format; with `IMAGATE_BLESS=1` it is written anew.
 
@@ -9,8 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
+use imagate::manifest::package::Sha256Sum;
 use imagate::manifest::rules::{self, Class};
-use imagate::manifest::{Level, MemoryFiles, Options, Report, Source, check, format, render};
+use imagate::manifest::{
+    Body, Files as _, Kind, Level, MemoryFiles, Metadata, Options, Question, Reply, Report, Source, Want, Web,
+    WebError, check, format, render,
+};
 
 /// A manifest of the corpus.
 pub(crate) struct Case {
@@ -19,6 +24,48 @@ pub(crate) struct Case {
     pub(crate) source: Source,
     previous: Option<Source>,
     files: Option<MemoryFiles>,
+    web: Option<Answers>,
+}
+
+/// What addresses answer, as it stands in the corpus.
+struct Answers {
+    by_address: serde_json::Value,
+    files: MemoryFiles,
+}
+
+impl Web for Answers {
+    fn ask(&self, questions: &[Question]) -> Vec<Result<Reply, WebError>> {
+        questions.iter().map(|question| self.answer(question)).collect()
+    }
+}
+
+impl Answers {
+    fn answer(&self, question: &Question) -> Result<Reply, WebError> {
+        let answer = &self.by_address[question.address.as_str()];
+        let text = |key: &str| answer[key].as_str().map(str::to_owned);
+        if let Some(limit) = answer["more_than"].as_u64() {
+            return Err(WebError::TooLarge { limit });
+        }
+        for (key, error) in [
+            ("tls", WebError::Tls as fn(String) -> WebError),
+            ("unreachable", WebError::Unreachable),
+            ("forbidden", WebError::Forbidden),
+        ] {
+            text(key).map_or(Ok(()), |why| Err(error(why)))?;
+        }
+        let status = answer["status"].as_u64().unwrap_or_else(|| panic!("nothing is said of {question:?}"));
+        let bytes = match (text("file"), text("text")) {
+            (Some(path), _) => self.files.read(&path, u64::MAX).expect("a file").expect("a file"),
+            (None, text) => text.unwrap_or_default().into_bytes(),
+        };
+        let body = match question.want {
+            _ if status != 200 => Body::Unread,
+            Want::Status => Body::Unread,
+            Want::Sum { .. } => Body::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
+            Want::Bytes { .. } => Body::Bytes(bytes),
+        };
+        Ok(Reply { status: u16::try_from(status).expect("a status"), body })
+    }
 }
 
 pub(crate) fn folder() -> PathBuf {
@@ -43,14 +90,20 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn case(path: &Path) -> Option<Case> {
-    let stem = file_name(path).strip_suffix(".json").filter(|stem| !stem.ends_with(".previous"))?;
+    let stem = file_name(path).strip_suffix(".json").filter(|stem| Path::new(stem).extension().is_none())?;
     let name = format!("{}/{stem}", file_name(path.parent().expect("a folder")));
     let read = |path: &Path, name: String| Some(Source::new(name, fs::read(path).ok()?));
     let checkout = path.with_file_name(format!("{stem}.files"));
+    let files = checkout.is_dir().then(|| files(&checkout));
+    let web = fs::read(path.with_file_name(format!("{stem}.web.json"))).ok().map(|bytes| Answers {
+        by_address: serde_json::from_slice(&bytes).expect("JSON"),
+        files: files.clone().unwrap_or_default(),
+    });
     Some(Case {
         source: read(path, format!("{name}.json"))?,
         previous: read(&path.with_file_name(format!("{stem}.previous.json")), format!("{name}.previous.json")),
-        files: checkout.is_dir().then(|| files(&checkout)),
+        files,
+        web,
         name,
     })
 }
@@ -65,7 +118,14 @@ fn files(root: &Path) -> MemoryFiles {
             }
             let name: Vec<&str> =
                 path.strip_prefix(root).expect("below").iter().filter_map(|part| part.to_str()).collect();
-            files.insert(name.join("/"), fs::read(&path).expect("a file"));
+            let (name, bytes) = (name.join("/"), fs::read(&path).expect("a file"));
+            match name.strip_suffix(".link") {
+                None => drop(files.insert(name, bytes)),
+                Some(link) => {
+                    let kind = Kind::Link(String::from_utf8(bytes).expect("UTF-8"));
+                    files.insert_other(link, Metadata { kind, size: 0, is_executable: false });
+                }
+            }
         }
     }
     files
@@ -89,6 +149,7 @@ impl Case {
         options.now = Some("2026-11-21T03:00:00Z".parse::<DateTime<Utc>>().expect("a time"));
         options.previous = self.previous.as_ref();
         options.files = self.files.as_ref().map(|files| files as _);
+        options.web = self.web.as_ref().map(|web| web as _);
         if let Some(rule) = self.rule().and_then(rules::find).filter(|rule| rule.level == Level::Off) {
             options.overrides.level(rule.id, Level::Warning).expect("a rule");
         }

@@ -194,7 +194,8 @@ impl Member {
         set(156, &[self.kind], 1);
         set(157, &self.link, 100);
         set(257, &self.magic, 8);
-        set(345, &self.prefix, 155);
+        // Behind it is room for what some programs write there.
+        set(345, &self.prefix, 167);
         let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
         let sum = self.checksum.clone().unwrap_or_else(|| format!("{sum:06o}\0 ").into_bytes());
         block[148..148 + sum.len()].copy_from_slice(&sum);

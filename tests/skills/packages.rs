@@ -7,13 +7,16 @@ use std::process::{Command, Output};
 
 use crate::hostile;
 
-struct Shop {
+#[path = "packages/place.rs"]
+mod place;
+
+pub(crate) struct Shop {
     folder: tempfile::TempDir,
 }
 
 impl Shop {
     /// A repository with two skills that nobody built yet.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let shop = Self { folder: tempfile::tempdir().expect("a folder") };
         shop.put("skills/demo/SKILL.md", hostile::SKILL);
         shop.put("skills/demo/scripts/run.sh", "#!/bin/sh\nexit 0\n");
@@ -22,29 +25,33 @@ impl Shop {
         shop
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)
     }
 
-    fn put(&self, path: &str, text: &str) {
+    pub(crate) fn put(&self, path: &str, text: &str) {
         let path = self.at(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
         command.current_dir(self.folder.path()).env_remove("SOURCE_DATE_EPOCH").arg("skills").args(arguments);
-        command.output().expect("the program starts")
+        command
     }
 
-    fn good(&self, arguments: &[&str]) -> String {
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program starts")
+    }
+
+    pub(crate) fn good(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
 
-    fn bad(&self, arguments: &[&str], code: i32) -> String {
+    pub(crate) fn bad(&self, arguments: &[&str], code: i32) -> String {
         let output = self.run(arguments);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
@@ -52,22 +59,27 @@ impl Shop {
     }
 
     fn build(&self) {
-        let facts = ["--repository", "e/s", "--git-url", "https://example.com/e/s.git"];
-        let more = ["--raw-base-url", "https://example.com/e/s/raw/main", "--branch", "main"];
+        self.build_for("https://example.com");
+    }
+
+    pub(crate) fn build_for(&self, host: &str) {
+        let (git, raw) = (format!("{host}/e/s.git"), format!("{host}/e/s/raw/main"));
+        let facts = ["--repository", "e/s", "--git-url", &git];
+        let more = ["--raw-base-url", &raw, "--branch", "main"];
         self.good(&[&["build"][..], &facts, &more].concat());
     }
 
-    fn manifest(&self) -> serde_json::Value {
+    pub(crate) fn manifest(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.at("skills.json")).expect("a manifest")).expect("JSON")
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Every file below a folder, by path, with its bytes.
-fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut found, mut left) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(folder) = left.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
@@ -130,6 +142,39 @@ fn changed_content_needs_a_version_and_a_changed_package_is_seen() {
     *bytes.last_mut().expect("a byte") ^= 1;
     fs::write(shop.at("packages/demo-1.0.0.zip"), bytes).expect("it is written");
     assert!(shop.bad(&["verify"], 1).contains("M073"));
+}
+
+/// A package that cannot be looked at is not one that is right, however its path was written.
+#[test]
+fn a_package_at_a_path_that_nothing_can_have_is_an_error_whoever_asks() {
+    let shop = Shop::new();
+    shop.build();
+    let deep = format!("{}demo-1.0.0.zip", "a/".repeat(64));
+    let paths = [
+        "../packages/demo-1.0.0.zip",
+        "/tmp/demo-1.0.0.zip",
+        "packages//demo-1.0.0.zip",
+        "packages/./demo-1.0.0.zip",
+        "packages\\demo-1.0.0.zip",
+        "packages/a:b.zip",
+        "packages/con.zip",
+        "packages/com0.zip",
+        "packages/a\u{200b}.zip",
+        "packages/\u{202e}piz.zip",
+        "packages/a\u{1b}[2J.zip",
+        deep.as_str(),
+        "",
+    ];
+    let good = shop.manifest();
+    for path in paths {
+        let mut manifest = good.clone();
+        manifest["skills"][0]["package"] = path.into();
+        shop.put("skills.json", &manifest.to_string());
+        for command in [&["verify"][..], &["validate", "skills.json", "--root", "."]] {
+            let said = shop.bad(command, 1);
+            assert!(said.contains("M071") && !said.contains('\u{1b}'), "{path:?}: {said}");
+        }
+    }
 }
 
 #[cfg(unix)]
@@ -202,6 +247,84 @@ fn a_package_that_is_not_the_promised_one_is_not_looked_at() {
     }
 }
 
+/// A manifest and a `SKILL.md` are words of others.
+#[test]
+fn nothing_that_a_manifest_says_gives_orders_to_a_terminal() {
+    let shop = Shop::new();
+    shop.build();
+    let good = shop.manifest();
+    let order = "1.0.0+\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}";
+    let forced = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
+        // As on a terminal: escapes are not taken out on the way.
+        command.current_dir(shop.folder.path()).env("CLICOLOR_FORCE", "1").arg("skills").args(arguments);
+        let said = command.output().expect("the program starts").stderr;
+        let ours = ["\u{1b}[1;31m", "\u{1b}[0m"];
+        let said = ours.iter().fold(text(&said), |said, escape| said.replace(escape, ""));
+        assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{arguments:?}: {said:?}");
+        assert!(said.contains("\\u{1b}"), "{arguments:?}: {said:?}");
+    };
+    let mut manifest = good.clone();
+    manifest["skills"][0]["version"] = order.into();
+    shop.put("skills.json", &manifest.to_string());
+    for _ in ["installed", "it is there"] {
+        forced(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
+    }
+    forced(&["install", "demo@^2", "--from", "skills.json", "--into", "agent"]);
+    let document = hostile::SKILL.replace("name: demo", "name: \"demo\\e[2J\"");
+    let package = hostile::Zip::of(vec![hostile::Part::file("SKILL.md", document)]).build();
+    let mut manifest = good;
+    manifest["skills"][0]["sha256"] = imagate::manifest::package::Sha256Sum::of(&package).to_string().into();
+    manifest["skills"][0]["size_bytes"] = package.len().into();
+    fs::write(shop.at("packages/demo-1.0.0.zip"), package).expect("a package");
+    shop.put("skills.json", &manifest.to_string());
+    forced(&["install", "demo", "--from", "skills.json", "--into", "another"]);
+}
+
+/// Killed where it hurts, and asked again: what is there is one release or the other, and nobody has to insist.
+#[cfg(unix)]
+#[test]
+fn an_install_that_was_killed_is_finished_or_taken_back() {
+    let shop = Shop::new();
+    shop.build();
+    let install = |version: &str| shop.command(&["install", version, "--from", "skills.json", "--into", "agent"]);
+    shop.put("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
+    fs::rename(shop.at("skills.json"), shop.at("old.json")).expect("it moves");
+    fs::copy(shop.at("old.json"), shop.at("skills.json")).expect("a copy");
+    shop.good(&["build"]);
+    let mut manifest = shop.manifest();
+    let old: serde_json::Value = serde_json::from_slice(&fs::read(shop.at("old.json")).expect("a file")).expect("JSON");
+    manifest["skills"].as_array_mut().expect("a list").push(old["skills"][0].clone());
+    shop.put("skills.json", &manifest.to_string());
+    let mut killed = 0;
+    let marks: [fn(&[PathBuf]) -> bool; 4] = [
+        |there| !there.is_empty(),
+        |there| there.iter().any(|path| path.ends_with("new/SKILL.md")),
+        |there| there.iter().any(|path| path.ends_with("note.json")),
+        |there| there.iter().any(|path| path.ends_with("old")),
+    ];
+    for (round, mark) in marks.iter().cycle().take(24).enumerate() {
+        let version = ["demo@1.0.0", "demo@1.1.0"][round % 2];
+        let mut child = install(version).stderr(std::process::Stdio::null()).spawn().expect("the program starts");
+        let waiting = || -> Vec<PathBuf> {
+            let all = names_below(&shop.at("agent"));
+            all.into_iter().filter(|path| path.to_string_lossy().contains(".installing-")).collect()
+        };
+        while child.try_wait().expect("a child").is_none() && !mark(&waiting()) {}
+        killed += usize::from(child.try_wait().expect("a child").is_none());
+        child.kill().expect("it is killed or gone");
+        child.wait().expect("it ends");
+        let output = install(version).output().expect("the program starts");
+        assert!(output.status.success(), "round {round}: {}", text(&output.stderr));
+        let there = fs::read_dir(shop.at("agent")).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut there: Vec<_> = there.collect();
+        there.sort_unstable();
+        assert_eq!(there, ["demo", "skills.lock.json"]);
+        assert!(text(&files(&shop.at("agent/demo"))[Path::new("SKILL.md")]).contains(&version["demo@".len()..]));
+    }
+    assert!(killed > 0, "nobody was killed in time");
+}
+
 /// The manifest promises each of them, so that nothing but the archive itself is in the way.
 #[test]
 fn no_hostile_archive_writes_anything_anywhere() {
@@ -235,8 +358,9 @@ fn names_below(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut left) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = left.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
-            let path = entry.expect("an entry").path();
-            if path.symlink_metadata().expect("metadata").is_dir() {
+            // What another program is at work with may be gone.
+            let Ok(path) = entry.map(|entry| entry.path()) else { continue };
+            if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
                 left.push(path.clone());
             }
             found.push(path);

@@ -1,5 +1,5 @@
 //! The part of the corpus that needs a checkout: for each rule about files and packages small repositories that break it, and
-//! some that come near. They are made by this file; with `IMAGATE_BLESS=1` they are written anew.
+//! some that come near; beside those about the network stands what addresses answer. They are made by this file; with `IMAGATE_BLESS=1` they are written anew.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,11 +15,16 @@ use crate::hostile::{Member, Part, SKILL, Zip, gzip, pax, skill_member, skill_pa
 
 const ZIP: &str = "packages/demo-1.0.0.zip";
 const DOCUMENT: &str = "skills/demo/SKILL.md";
+const PACKAGE: &str = "https://raw.githubusercontent.com/example/skills/main/packages/demo-1.0.0.zip";
+const REFS: &str = "https://github.com/example/skills.git/info/refs?service=git-upload-pack";
+const SOURCE: &str = "https://docs.example.com/images";
 
 /// A repository with one skill.
 struct Repository {
     manifest: Value,
     files: BTreeMap<String, Vec<u8>>,
+    /// What addresses answer; none of them is asked where nothing is said.
+    web: BTreeMap<String, Value>,
 }
 
 impl Repository {
@@ -39,7 +44,7 @@ impl Repository {
             }],
             "apis": [],
         });
-        let mut repository = Self { manifest, files: BTreeMap::new() };
+        let mut repository = Self { manifest, files: BTreeMap::new(), web: BTreeMap::new() };
         repository.put(DOCUMENT, SKILL);
         repository.pack(&Zip::of(vec![skill_part()]).build());
         repository
@@ -80,16 +85,40 @@ impl Repository {
         self.pack(&Zip::of([&[skill_part()], parts].concat()).build());
     }
 
+    /// A host that serves what is there, with a branch and a source.
+    fn serve(&mut self) {
+        self.manifest["apis"] = json!([{
+            "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md",
+            "source_urls": [SOURCE],
+        }]);
+        self.put("apis/images.md", "# Images\n");
+        self.answer(PACKAGE, json!({ "status": 200, "file": ZIP }));
+        self.answer(SOURCE, json!({ "status": 200 }));
+        self.answer(REFS, json!({ "status": 200, "text": refs(&["main", "next"]) }));
+    }
+
+    fn answer(&mut self, address: &str, answer: Value) {
+        self.web.insert(address.to_owned(), answer);
+    }
+
     fn zip(&mut self, parts: Vec<Part>) {
         self.pack(&Zip::of([vec![skill_part()], parts].concat()).build());
     }
+}
+
+/// What a git host lists to whoever wants to clone.
+fn refs(branches: &[&str]) -> String {
+    let line = |text: String| format!("{:04x}{text}", text.len() + 4);
+    let id = "0".repeat(40);
+    let branches = branches.iter().map(|branch| line(format!("{id} refs/heads/{branch}\n"))).collect::<String>();
+    format!("{}0000{branches}0000", line("# service=git-upload-pack\n".to_owned()))
 }
 
 type Change = fn(&mut Repository);
 
 /// What is done to a good repository, by the rule that it is about.
 fn changes() -> Vec<(&'static str, &'static str, Change)> {
-    [checkout(), archives(), contents()].concat()
+    [checkout(), archives(), contents(), network()].concat()
 }
 
 fn checkout() -> Vec<(&'static str, &'static str, Change)> {
@@ -105,6 +134,17 @@ fn checkout() -> Vec<(&'static str, &'static str, Change)> {
             one.files.remove(DOCUMENT);
             one.put("skills/demo/README.md", "A folder.\n");
         }),
+        ("M070", "up", |one| one.entry("path", "../demo")),
+        ("M070", "twice-divided", |one| one.entry("path", "skills//demo")),
+        ("M071", "up", |one| one.entry("package", "../demo-1.0.0.zip")),
+        ("M071", "absolute", |one| one.entry("package", "/tmp/demo-1.0.0.zip")),
+        ("M071", "twice-divided", |one| one.entry("package", "packages//demo-1.0.0.zip")),
+        ("M071", "stream", |one| one.entry("package", "packages/demo:1.zip")),
+        ("M071", "device", |one| one.entry("package", "packages/con.zip")),
+        ("M071", "port", |one| one.entry("package", "packages/com0.zip")),
+        ("M071", "unseen", |one| one.entry("package", "packages/demo\u{200b}-1.0.0.zip")),
+        ("M071", "direction", |one| one.entry("package", "packages/\u{202e}piz.0.0.1-omed.zip")),
+        ("M071", "deep", |one| one.entry("package", format!("{}demo-1.0.0.zip", "a/".repeat(64)))),
         ("M071", "no-package", |one| drop(one.files.remove(ZIP))),
         ("M071", "a-folder", |one| one.entry("package", "packages")),
         ("M072", "one-byte-more", |one| {
@@ -118,6 +158,12 @@ fn checkout() -> Vec<(&'static str, &'static str, Change)> {
             let sum = one.manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase();
             one.entry("sha256", sum);
         }),
+        ("M074", "link", |one| one.put("skills/demo/more.md.link", "../../../secret")),
+        ("M074", "through-a-link", |one| {
+            one.put("other.link", "skills");
+            one.entry("path", "other/demo");
+        }),
+        ("M074", "good-name-of-a-link", |one| one.with(&[Part::file("link.md", "No link.\n")])),
         ("M075", "pointer", |one| one.put(ZIP, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")),
         ("M076", "capital-folder", |one| one.entry("path", "Skills/demo")),
         ("M076", "capital-package", |one| one.entry("package", "packages/Demo-1.0.0.zip")),
@@ -126,6 +172,9 @@ fn checkout() -> Vec<(&'static str, &'static str, Change)> {
         ("M078", "older", |one| one.put("packages/demo-0.9.0.zip", "")),
         ("M079", "no-document", |one| {
             one.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
+        }),
+        ("M079", "up", |one| {
+            one.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "../images.md" }]);
         }),
         ("M079", "good-document", |one| {
             one.put("apis/images.md", "# Images\n");
@@ -180,6 +229,12 @@ fn contents() -> Vec<(&'static str, &'static str, Change)> {
         ("M086", "another-folder", |one| one.pack(&Zip::of(vec![Part::file("other/SKILL.md", SKILL)]).build())),
         ("M086", "good-folder", |one| one.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build())),
         ("M087", "no-front-matter", |one| one.skill("# Demo\n")),
+        ("M087", "no-front-matter-and-a-wide-letter", |one| one.skill("\u{1f3a8} Demo\n")),
+        ("M087", "cut-character", |one| {
+            let text = [SKILL.as_bytes(), b"\xe2\x82\n"].concat();
+            one.put(DOCUMENT, &text);
+            one.pack(&Zip::of(vec![Part::file("SKILL.md", &text)]).build());
+        }),
         ("M087", "no-description", |one| one.skill("---\nname: demo\n---\n# Demo\n")),
         ("M087", "alias", |one| one.skill("---\nname: &a demo\ndescription: *a\n---\n# Demo\n")),
         ("M087", "key-twice", |one| {
@@ -219,14 +274,47 @@ fn contents() -> Vec<(&'static str, &'static str, Change)> {
     ]
 }
 
+fn network() -> Vec<(&'static str, &'static str, Change)> {
+    vec![
+        ("good", "served", Repository::serve),
+        ("M100", "gone", |one| one.answer(PACKAGE, json!({ "status": 404 }))),
+        ("M100", "unreachable", |one| one.answer(PACKAGE, json!({ "unreachable": "connection refused" }))),
+        ("M100", "endless", |one| one.answer(PACKAGE, json!({ "more_than": 10_485_760 }))),
+        ("M100", "good-served", |_| ()),
+        ("M101", "another-file", |one| one.answer(PACKAGE, json!({ "status": 200, "text": "<!DOCTYPE html>" }))),
+        ("M102", "gone", |one| one.answer(SOURCE, json!({ "status": 404 }))),
+        ("M102", "host-that-fails", |one| one.answer(SOURCE, json!({ "status": 503 }))),
+        ("M102", "good-sign-in", |one| one.answer(SOURCE, json!({ "status": 403 }))),
+        ("M103", "other-branches", |one| {
+            one.answer(REFS, json!({ "status": 200, "text": refs(&["master", "maint"]) }));
+        }),
+        ("M103", "no-repository", |one| one.answer(REFS, json!({ "status": 200, "text": "<!DOCTYPE html>" }))),
+        ("M103", "private", |one| one.answer(REFS, json!({ "status": 401 }))),
+        ("M103", "good-long-list", |one| one.answer(REFS, json!({ "more_than": 8_388_608 }))),
+        ("M104", "certificate", |one| one.answer(PACKAGE, json!({ "tls": "certificate expired" }))),
+        ("M104", "redirect", |one| one.answer(REFS, json!({ "forbidden": "only https is asked" }))),
+        ("M104", "good-not-asked", |one| {
+            one.manifest["repository"]["git_url"] = "https://user:secret@github.com/example/skills.git".into();
+        }),
+    ]
+}
+
 /// Every file of the corpus that comes from here.
 fn made() -> BTreeMap<String, Vec<u8>> {
     let mut made = BTreeMap::new();
     for (rule, name, change) in changes() {
         let mut repository = Repository::new();
+        if rules::find(rule).is_some_and(|rule| rule.class == Class::Network) {
+            repository.serve();
+        }
         change(&mut repository);
         let text = format(&Source::new("m", repository.manifest.to_string()), false).expect("a manifest");
         made.insert(format!("{rule}/{name}.json"), text.into_bytes());
+        if !repository.web.is_empty() {
+            let mut text = serde_json::to_string_pretty(&repository.web).expect("JSON");
+            text.push('\n');
+            made.insert(format!("{rule}/{name}.web.json"), text.into_bytes());
+        }
         for (path, bytes) in repository.files {
             made.insert(format!("{rule}/{name}.files/{path}"), bytes);
         }
@@ -255,13 +343,12 @@ fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("a file of the corpus");
 }
 
-/// A link cannot lie in the corpus: git on some systems makes a text of it. The tests of the library have it.
 #[test]
 fn every_rule_about_files_and_packages_has_a_repository() {
     let changes = changes();
-    let of_files = |class| matches!(class, Class::Repository | Class::Package);
+    let of_files = |class| matches!(class, Class::Repository | Class::Package | Class::Network);
     let has = |id: &str| changes.iter().any(|(rule, name, _)| *rule == id && !name.starts_with("good"));
     let missing: Vec<&str> =
         rules::all().filter(|rule| of_files(rule.class) && !has(rule.id)).map(|rule| rule.id).collect();
-    assert_eq!(missing, ["M074"]);
+    assert_eq!(missing, [""; 0]);
 }

@@ -38,6 +38,26 @@ const SERVER_CRATES: [&str; 14] = [
 const CRATES_WITH_IO: [&str; 8] =
     ["aws-lc-sys", "hyper", "mio", "reqwest", "rustls", "socket2", "tokio", "libsqlite3-sys"];
 
+/// Crates that need a system below them: what checks a manifest has to run in a browser, too. `getrandom` and `uuid` find no
+/// source of randomness there, unless a crate asks for the one of the browser.
+const CRATES_WITHOUT_WASM: [&str; 12] = [
+    "errno",
+    "fs4",
+    "iana-time-zone",
+    "libc",
+    "mio",
+    "nix",
+    "openssl-sys",
+    "rustix",
+    "socket2",
+    "tokio",
+    "uuid",
+    "windows-sys",
+];
+
+const WASM: &str = "wasm32-unknown-unknown";
+const MANIFEST: [&str; 3] = ["--no-default-features", "--features", "manifest"];
+
 /// One thing that must hold.
 struct Step {
     name: &'static str,
@@ -166,13 +186,44 @@ pub fn tours(root: &Path) -> Result<()> {
     cargo(root, &arguments, &[])
 }
 
+/// Makes a picture of every page in every state, light and dark, on a desk and on a phone.
+///
+/// # Errors
+///
+/// A page that cannot be shown.
+pub fn screenshots(root: &Path, folder: Option<&str>) -> Result<()> {
+    let folder = folder.map_or_else(|| root.join("target").join("screenshots"), |folder| root.join(folder));
+    let variable = (OsString::from("IMAGATE_SCREENSHOTS"), folder.clone().into_os_string());
+    let arguments = ["test", "--all-features", "--test", "it", "--", "--ignored", "pages::album"];
+    cargo(root, &arguments, &[variable])?;
+    println!("{}", folder.display());
+    Ok(())
+}
+
 fn features(root: &Path) -> Result<()> {
     // Clippy checks all that `cargo check` does, and its warnings can fail without building every dependency anew.
     for feature in ["", "client", "admin", "manifest", "gateway"] {
         println!("\n--- {}", if feature.is_empty() { "no feature" } else { feature });
         cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])?;
     }
+    println!(
+        "\n--- manifest, alone: among its tests are the bytes of a package, which the step `test` makes with everything"
+    );
+    cargo(root, &[&["test"], &MANIFEST[..], &["--lib", "manifest::"]].concat(), &[])?;
+    if has_wasm(root)? {
+        return cargo(root, &[&["check", "--lib", "--target", WASM], &MANIFEST[..]].concat(), &[]);
+    }
+    println!("{WASM} is not installed: `rustup target add {WASM}`; what it needs is looked at in the step `tree`");
     Ok(())
+}
+
+/// Whether there is a standard library to build against.
+fn has_wasm(root: &Path) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    let output =
+        rustc.args(["--print", "target-libdir", "--target", WASM]).current_dir(root).output().context("rustc")?;
+    let folder = String::from_utf8(output.stdout).context("rustc")?;
+    Ok(output.status.success() && Path::new(folder.trim()).is_dir())
 }
 
 fn doc(root: &Path) -> Result<()> {
@@ -186,7 +237,8 @@ fn package(root: &Path) -> Result<()> {
 
 fn trees(root: &Path) -> Result<()> {
     none_of(&SERVER_CRATES, root, &[])?;
-    none_of(&CRATES_WITH_IO, root, &["--no-default-features", "--features", "manifest"])
+    none_of(&CRATES_WITH_IO, root, &MANIFEST)?;
+    none_of(&CRATES_WITHOUT_WASM, root, &[&MANIFEST[..], &["--target", WASM]].concat())
 }
 
 fn none_of(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result<()> {
@@ -207,7 +259,7 @@ fn named(listing: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
     forbidden.iter().filter(|name| names.contains(name)).copied().collect()
 }
 
-fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {
+pub(crate) fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {
     println!("$ cargo {}", arguments.join(" "));
     let mut command = command(root, arguments);
     let status = command.envs(variables.iter().map(|(name, value)| (name, value))).status().context("cargo")?;
@@ -216,7 +268,7 @@ fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) ->
 }
 
 #[expect(clippy::disallowed_methods, reason = "the cargo that runs this program says so only in the environment")]
-fn command(root: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn command(root: &Path, arguments: &[&str]) -> Command {
     let cargo = env::var_os("CARGO");
     let mut command = Command::new(cargo.as_deref().unwrap_or_else(|| OsStr::new("cargo")));
     command.args(arguments).current_dir(root).stdin(Stdio::null());

@@ -4,6 +4,7 @@
 //! It knows nothing of the crate it generates for, so that it can be built while that crate does not compile.
 
 mod api;
+pub mod bench;
 pub mod ci;
 mod docs;
 mod document;

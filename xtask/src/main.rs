@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{ci, tidy, tree};
+use xtask::{bench, ci, tidy, tree};
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
@@ -15,6 +15,9 @@ usage: cargo xtask <chore>
   test --only STEP   one step of it (may stand several times)
   test --list        the steps
   tours              the tours of further real clients, which `test` leaves out
+  bench skills       what checking ten thousand skills costs in a release build, against `sha256sum`
+  screenshots        a picture of every page in every state, below target/screenshots
+  screenshots --out DIR
 ";
 
 /// What a chore found out.
@@ -31,7 +34,10 @@ fn main() -> ExitCode {
         ["generate", "--check"] => check(),
         ["tidy"] => look_over(),
         ["test", steps @ ..] => test(steps),
+        ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Fine),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Fine),
+        ["screenshots"] => ci::screenshots(&tree::root(), None).map(|()| Verdict::Fine),
+        ["screenshots", "--out", folder] => ci::screenshots(&tree::root(), Some(folder)).map(|()| Verdict::Fine),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

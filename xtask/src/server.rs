@@ -3,7 +3,7 @@
 //! No public generator goes from a document to a dropshot trait, so this one is ours.
 //! It writes names only (`front::JsonBody`, `front::Reply`), and what they do is written by hand in the front room.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use serde_json::{Value, json};
@@ -20,7 +20,8 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<File> {
     let mut registered = Vec::new();
     for operation in &operations {
         let place = || operation.id.to_owned();
-        parameters.extend(parameter_struct(operation).with_context(place)?);
+        parameters.extend(path_struct(operation).with_context(place)?);
+        parameters.extend(query_struct(operation).with_context(place)?);
         endpoints.push(endpoint(document, operation).with_context(place)?);
         registered.push(register(document, operation));
     }
@@ -53,15 +54,19 @@ fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStrea
     let docs = docs(operation);
     let name = ident(operation.id);
     let path = operation.parameters("path").next().map(|_| {
-        let path = struct_name(operation);
+        let path = struct_name(operation, "Path");
         quote! { path: front::Captured<dropshot::Path<#path>>, }
+    });
+    let query = operation.parameters("query").next().map(|_| {
+        let query = struct_name(operation, "Query");
+        quote! { query: front::Query<#query>, }
     });
     let body = body(operation)?;
     let answer = ident(operation.answer_component().context("the 200 needs a JSON component")?);
     Ok(quote! {
         #(#docs)*
         #attribute
-        async fn #name(rqctx: dropshot::RequestContext<Self::Context>, #path #body)
+        async fn #name(rqctx: dropshot::RequestContext<Self::Context>, #path #query #body)
             -> Result<front::Reply<types::#answer>, front::ApiError<types::ErrorResponse>>;
     })
 }
@@ -125,28 +130,74 @@ fn body(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
 }
 
 /// The path parameters of an operation as a struct, with the schema that the document gives them.
-fn parameter_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
+fn path_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
     let parameters: Vec<&Value> = operation.parameters("path").collect();
     if parameters.is_empty() {
         return Ok(None);
     }
-    let name = struct_name(operation);
-    let label = name.to_string();
-    let about = format!(" The path parameters of `{}`.", operation.id);
     let mut fields = Vec::new();
-    let mut properties = serde_json::Map::new();
-    for parameter in parameters {
-        let parameter_name = parameter["name"].as_str().context("a parameter without a name")?;
-        fields.push(field(parameter_name, parameter)?);
-        properties.insert(parameter_name.to_owned(), described(parameter));
+    for parameter in &parameters {
+        let (name, kind) = field(parameter)?;
+        let about = docs::lines(parameter["description"].as_str().unwrap_or_default());
+        fields.push(quote! { #(#about)* pub #name: #kind });
     }
-    let required: Vec<&String> = properties.keys().collect();
-    let schema = json!({ "type": "object", "properties": properties, "required": required }).to_string();
+    let name = struct_name(operation, "Path");
+    let about = format!(" The path parameters of `{}`.", operation.id);
+    let schema = schema_impl(&name, &parameters)?;
     Ok(Some(quote! {
         #[doc = #about]
         #[derive(Clone, Debug, serde::Deserialize)]
         pub struct #name { #(#fields),* }
 
+        #schema
+    }))
+}
+
+/// The query parameters of an operation in the same way. What is not required may be absent, and nothing else may be there.
+fn query_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
+    let parameters: Vec<&Value> = operation.parameters("query").collect();
+    if parameters.is_empty() {
+        return Ok(None);
+    }
+    let mut fields = Vec::new();
+    for parameter in &parameters {
+        let (name, kind) = field(parameter)?;
+        ensure!(parameter["required"] != true, "the query parameter '{name}' must not be required");
+        let about = docs::lines(parameter["description"].as_str().unwrap_or_default());
+        fields.push(quote! { #(#about)* pub #name: Option<#kind> });
+    }
+    let name = struct_name(operation, "Query");
+    let table = ident(&format!("{}_PARAMETERS", operation.id.to_uppercase()));
+    let about = format!(" The query parameters of `{}`.", operation.id);
+    let schema = schema_impl(&name, &parameters)?;
+    Ok(Some(quote! {
+        #[doc = #about]
+        #[derive(Clone, Debug, Default, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct #name { #(#fields),* }
+
+        impl front::Parameters for #name {
+            const TABLE: &'static [crate::tables::Field] = crate::tables::#table;
+        }
+
+        #schema
+    }))
+}
+
+/// Answers with the schema that the document gives the parameters.
+fn schema_impl(name: &Ident, parameters: &[&Value]) -> Result<TokenStream> {
+    let mut properties = serde_json::Map::new();
+    let mut required = Vec::new();
+    for parameter in parameters {
+        let name = parameter["name"].as_str().context("a parameter without a name")?;
+        properties.insert(name.to_owned(), described(parameter));
+        if parameter["required"] == true {
+            required.push(name);
+        }
+    }
+    let label = name.to_string();
+    let schema = json!({ "type": "object", "properties": properties, "required": required }).to_string();
+    Ok(quote! {
         impl schemars::JsonSchema for #name {
             fn schema_name() -> String {
                 #label.to_owned()
@@ -156,22 +207,25 @@ fn parameter_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
                 super::served::schema(#schema, generator)
             }
         }
-    }))
+    })
 }
 
-fn field(name: &str, parameter: &Value) -> Result<TokenStream> {
+/// Name and type of a parameter.
+fn field(parameter: &Value) -> Result<(Ident, TokenStream)> {
+    let name = parameter["name"].as_str().context("a parameter without a name")?;
     let schema = &parameter["schema"];
-    let kind = match component_of(schema) {
-        Some(component) => {
+    let kind = match (component_of(schema), schema["format"].as_str()) {
+        (Some(component), _) => {
             let component = ident(component);
             quote! { types::#component }
         }
-        None if schema["type"] == "string" => quote! { String },
-        None => bail!("parameter '{name}' must be a component or a plain text"),
+        (None, _) if schema["type"] != "string" => bail!("parameter '{name}' must be a component, a text or a time"),
+        (None, None) => quote! { String },
+        (None, Some("date-time")) => quote! { chrono::DateTime<chrono::Utc> },
+        (None, Some("date")) => quote! { chrono::NaiveDate },
+        (None, Some(format)) => bail!("parameter '{name}': no type for a text of the format '{format}'"),
     };
-    let about = docs::lines(parameter["description"].as_str().unwrap_or_default());
-    let name = ident(name);
-    Ok(quote! { #(#about)* pub #name: #kind })
+    Ok((ident(name), kind))
 }
 
 /// The schema with the description of the parameter, which is where dropshot looks for it.
@@ -185,12 +239,12 @@ fn described(parameter: &Value) -> Value {
     described
 }
 
-fn struct_name(operation: &Operation<'_>) -> Ident {
+fn struct_name(operation: &Operation<'_>, what: &str) -> Ident {
     let words = operation.id.split('_').map(|word| {
         let (first, rest) = word.split_at(word.len().min(1));
         format!("{}{rest}", first.to_uppercase())
     });
-    format_ident!("{}Path", words.collect::<String>())
+    format_ident!("{}{what}", words.collect::<String>())
 }
 
 /// The summary, which dropshot takes from the first line, and then the description.
@@ -242,6 +296,31 @@ mod tests {
         let printed = prettyplease::unparse(&generate(&GATEWAY, &Document::parse(PETS).unwrap()).unwrap());
         assert!(printed.contains(FEED_PET), "{printed}");
         assert!(printed.contains("pub struct FeedPetPath {\n    /// Which.\n    pub id: String,\n}"), "{printed}");
+    }
+
+    #[test]
+    fn query_parameters_are_a_struct_with_the_table_of_the_operation() {
+        let times = r##"{ "in": "query", "name": "times", "description": "How often.", "schema": { "$ref": "#/components/schemas/Food" } }"##;
+        let since = r#"{ "in": "query", "name": "since", "schema": { "type": "string", "format": "date-time" } }"#;
+        let text = PETS.replacen("\"parameters\": [", &format!("\"parameters\": [{times}, {since}, "), 1);
+        let printed = prettyplease::unparse(&generate(&GATEWAY, &Document::parse(&text).unwrap()).unwrap());
+        assert!(printed.contains("query: front::Query<FeedPetQuery>,"), "{printed}");
+        assert!(printed.contains("/// How often.\n    pub times: Option<types::Food>,\n"), "{printed}");
+        assert!(printed.contains("pub since: Option<chrono::DateTime<chrono::Utc>>,"), "{printed}");
+        assert!(printed.contains("= crate::tables::FEED_PET_PARAMETERS;"), "{printed}");
+    }
+
+    #[test]
+    fn a_query_parameter_that_nobody_can_read_is_refused_with_its_operation() {
+        let refusal = |schema: &str, more: &str| {
+            let parameter = format!(r#"{{ "in": "query", "name": "times", {more} "schema": {schema} }}"#);
+            let text = PETS.replacen("\"parameters\": [", &format!("\"parameters\": [{parameter}, "), 1);
+            format!("{:#}", generate(&GATEWAY, &Document::parse(&text).unwrap()).map(|_| ()).unwrap_err())
+        };
+        let number = refusal(r#"{ "type": "number" }"#, "");
+        assert_eq!(number, "feed_pet: parameter 'times' must be a component, a text or a time");
+        let required = refusal(r#"{ "type": "string" }"#, r#""required": true,"#);
+        assert_eq!(required, "feed_pet: the query parameter 'times' must not be required");
     }
 
     #[test]

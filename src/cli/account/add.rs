@@ -11,8 +11,8 @@ use super::shown::described;
 use crate::cli::failure::Failure;
 use crate::cli::output::{print, print_json, remark};
 use crate::gateway::config::{Config, Problem};
-use crate::gateway::manage::{self, Known, ManageError};
-use crate::gateway::store::SqliteStore;
+use crate::gateway::manage::{self, Known, ManageError, Wanted};
+use crate::gateway::store::{Act, SqliteStore};
 
 /// Arguments of `account add`: the settings of `[[accounts]]`.
 #[derive(Debug, Args)]
@@ -122,7 +122,7 @@ impl Add {
 
 pub(super) async fn add(new: New, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
     let New { name, settings, secrets } = new;
-    let known = match manage::add(config, store, &name, &settings, secrets).await {
+    let known = match manage::add(config, store, &Act::command(), Wanted { name, settings, secrets }).await {
         Err(ManageError::Settings(problems)) => return Err(unfit(&problems)),
         added => added?,
     };

@@ -8,13 +8,18 @@ use anyhow::Context as _;
 
 /// Writes a file through a new one beside it; folders on the way are made.
 pub(super) fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
+    put_by(path, bytes, ".tmp")
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// As [`put`]; the new file has a name that begins so, by which its writer knows it where it was cut off.
+pub(super) fn put_by(path: &Path, bytes: &[u8], prefix: &str) -> anyhow::Result<()> {
+    write(path, bytes, prefix).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8], prefix: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(prefix).tempfile_in(folder)?;
     file.write_all(bytes)?;
     readable(file.as_file())?;
     file.as_file().sync_all()?;

@@ -5,22 +5,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use anyhow::{Context as _, bail};
+use reqwest::Url;
 
+use super::web::{self, Hosts};
 use crate::cli::failure::Failure;
 use crate::manifest::Source;
 use crate::manifest::text::Limits;
-
-/// How long a download may take.
-const DOWNLOAD: Duration = Duration::from_secs(60);
-/// How long it may take to be answered.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How often a download may be sent elsewhere.
-const REDIRECTS: usize = 5;
 
 /// A manifest as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +50,8 @@ impl Input {
             }
             Self::Address(address) => {
                 let url = address_of(address, allow_network)?;
-                let bytes = download_now(url, limit() - 1).with_context(|| address.clone())?;
+                // Whoever types an address knows where it leads.
+                let bytes = web::download(&url, limit() - 1, Hosts::Any).with_context(|| address.clone())?;
                 Ok(Source::new(address.clone(), bytes))
             }
         }
@@ -66,17 +59,12 @@ impl Input {
 }
 
 /// Downloads a file that a manifest names, and no more of it than the limit.
-pub(super) fn fetch(address: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
+pub(super) fn fetch(address: &str, limit: u64, hosts: Hosts) -> anyhow::Result<Vec<u8>> {
     match address_of(address, true) {
-        Ok(url) => download_now(url, limit),
+        Ok(url) => web::download(&url, limit, hosts),
         Err(Failure::Usage(message)) => bail!(message),
         Err(_) => bail!("this is no address"),
     }
-}
-
-fn download_now(url: Url, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(download(url, limit))
 }
 
 fn limit() -> u64 {
@@ -102,26 +90,6 @@ fn address_of(address: &str, allow_network: bool) -> Result<Url, Failure> {
         return Err(usage("pass --allow-network to download a manifest"));
     }
     Ok(url)
-}
-
-async fn download(url: Url, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let client = Client::builder()
-        .user_agent(concat!("imagate/", env!("CARGO_PKG_VERSION")))
-        .https_only(true)
-        .redirect(Policy::limited(REDIRECTS))
-        .connect_timeout(CONNECT)
-        .timeout(DOWNLOAD)
-        .build()?;
-    let mut response = client.get(url).send().await?;
-    ensure!(response.status().is_success(), "the server answered {}", response.status());
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        if (bytes.len() + chunk.len()) as u64 > limit {
-            bail!("there is more than {limit} bytes of it");
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

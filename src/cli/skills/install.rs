@@ -1,23 +1,24 @@
 //! `imagate skills install`
 //!
-//! A package is held against size and checksum before anything of it is read, then read whole under the limits, and only then
-//! unpacked: into a new folder, which takes its place by one rename. Nothing of it is ever run.
+//! Decides which package is meant and where it comes from; [`release`] installs it.
 
 mod place;
+mod release;
 mod unpack;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::input::{Input, fetch};
 use super::verify::folder_of;
+use super::web::Hosts;
 use crate::checkout::Checkout;
 use crate::cli::failure::Failure;
 use crate::cli::output::remark;
-use crate::manifest::package::{Contents, Limits, front};
-use crate::manifest::{Files as _, Locked, Manifest, Skill, SkillsRegistry, Wanted, package_address, package_fault};
+use crate::manifest::package::Limits;
+use crate::manifest::{Files as _, Manifest, Skill, SkillsRegistry, Wanted, package_address};
 use place::Place;
 
 /// Arguments of `skills install`.
@@ -35,6 +36,9 @@ pub(super) struct Install {
     /// Take the place of a folder that was changed, or that something else made.
     #[arg(long)]
     force: bool,
+    /// Packages may come from hosts that only some can reach.
+    #[arg(long)]
+    allow_private_hosts: bool,
 }
 
 // === impl Install ===
@@ -59,27 +63,7 @@ impl Install {
         }
         place.may_write(&skill.name, self.force)?;
         let bytes = self.package(registry, skill)?;
-        if let Some(fault) = package_fault(skill, &bytes) {
-            bail!("{} is not the package that the manifest promises: {fault}", skill.package);
-        }
-        let limits = Limits::default();
-        let contents = Contents::read(&bytes, &limits).map_err(|faults| {
-            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!("{} is not safe to unpack: {}", skill.package, faults.join("; "))
-        })?;
-        let root = root_of(&contents, skill)?.to_owned();
-        let new = unpack::unpack(&bytes, &limits, &root, place.folder())?;
-        let files = contents.files.iter().filter_map(|(path, content)| {
-            Some((path.strip_prefix(root.as_str())?.to_owned(), content.sum.to_string()))
-        });
-        let locked = Locked {
-            version: skill.version.clone(),
-            package: skill.package.clone(),
-            sha256: skill.sha256.to_ascii_lowercase(),
-            size_bytes: bytes.len() as u64,
-            files: files.collect(),
-        };
-        place.put(&skill.name, &new, locked)?;
+        release::put(place, skill, &bytes, &Limits::default())?;
         remark(&format!("installed {} {}", skill.name, skill.version));
         Ok(())
     }
@@ -98,19 +82,8 @@ impl Install {
             }
             Input::Address(_) => {
                 let address = package_address(registry, skill);
-                fetch(&address, limit).with_context(|| address.clone())
+                fetch(&address, limit, Hosts::allowed(self.allow_private_hosts)).with_context(|| address.clone())
             }
         }
     }
-}
-
-/// Where the skill is in its package. It has to be the one that was asked for.
-fn root_of<'a>(contents: &'a Contents, skill: &Skill) -> anyhow::Result<&'a str> {
-    let root = contents.root().context("the package has no SKILL.md at its root or in its one folder")?;
-    let path = format!("{root}SKILL.md");
-    let bytes = contents.skills.get(&path).context("the package has no SKILL.md")?;
-    let file = front::read(bytes).with_context(|| path.clone())?;
-    let name = file.front.name.map(|word| word.text).unwrap_or_default();
-    ensure!(name.trim() == skill.name, "the package holds the skill `{name}`");
-    Ok(root)
 }

@@ -8,10 +8,11 @@ use chrono::Utc;
 use clap::{Args, ValueEnum};
 
 use super::input::Input;
+use super::web::{Hosts, Online};
 use crate::checkout::Checkout;
 use crate::cli::failure::Failure;
 use crate::cli::output::print;
-use crate::manifest::{Files, Level, Options, Overrides, OverridesError, Report, check, render};
+use crate::manifest::{Files, Level, Options, Overrides, OverridesError, Report, Web, check, render};
 
 /// Arguments of `skills validate`.
 #[derive(Debug, Args)]
@@ -43,6 +44,9 @@ pub(super) struct Validate {
     /// Addresses may name hosts that only some can reach.
     #[arg(long)]
     allow_private_hosts: bool,
+    /// Ask the addresses of the manifest, too: packages, sources and the branch.
+    #[arg(long)]
+    online: bool,
     /// The manifests may be downloaded.
     #[arg(long)]
     allow_network: bool,
@@ -74,12 +78,14 @@ impl Validate {
         let previous = self.previous.as_ref().map(|input| input.read(self.allow_network)).transpose()?;
         let open = |root: &PathBuf| Checkout::open(root).with_context(|| root.display().to_string());
         let checkout = self.root.as_ref().map(open).transpose()?;
+        let online = self.online.then(|| Online::new(Hosts::allowed(self.allow_private_hosts))).transpose()?;
         let options = Options {
             strict: self.strict,
             overrides,
             now: Some(Utc::now()),
             previous: previous.as_ref(),
             files: checkout.as_ref().map(|checkout| checkout as &dyn Files),
+            web: online.as_ref().map(|online| online as &dyn Web),
             allow_private_hosts: self.allow_private_hosts,
         };
         let report = check(manifest, &options);

@@ -2,8 +2,9 @@
 
 use std::str::FromStr;
 
-use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
+use crate::cli::span::{moment, span};
 use crate::gateway::store::Timestamp;
 
 /// The moment from which on records are shown.
@@ -18,10 +19,7 @@ impl Since {
     }
 
     fn parse(text: &str, now: DateTime<Utc>) -> Option<Self> {
-        let moment = DateTime::parse_from_rfc3339(text).ok().map(|moment| moment.to_utc());
-        let date = || Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc());
-        let ago = || now.checked_sub_signed(time(text)?);
-        moment.or_else(date).or_else(ago).map(Self)
+        moment(text).or_else(|| now.checked_sub_signed(span(text)?)).map(Self)
     }
 }
 
@@ -31,23 +29,6 @@ impl FromStr for Since {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse(text, Utc::now())
             .ok_or("expected a date, a moment such as 2026-11-21T03:00:00Z, or a time ago such as 24h or 7d")
-    }
-}
-
-/// A whole number with one unit.
-fn time(text: &str) -> Option<TimeDelta> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number = digits.parse().ok()?;
-    match &text[digits.len()..] {
-        "s" => TimeDelta::try_seconds(number),
-        "m" => TimeDelta::try_minutes(number),
-        "h" => TimeDelta::try_hours(number),
-        "d" => TimeDelta::try_days(number),
-        "w" => TimeDelta::try_weeks(number),
-        _ => None,
     }
 }
 

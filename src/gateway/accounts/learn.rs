@@ -9,7 +9,7 @@ use super::keeper::NoToken;
 use super::lease::{Lease, Place};
 use super::member::Unsaved;
 use super::{Accounts, account};
-use crate::gateway::store::{AccountChange, Timestamp};
+use crate::gateway::store::{AccountChange, Act};
 
 /// A request waits for the store no longer than this (ours): the watch tries again.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -119,7 +119,8 @@ impl Accounts {
         if let AccountChange::Disable { reason } = change {
             tracing::error!(account, reason, "an account is disabled; `imagate account enable` brings it back");
         }
-        let write = self.store.change_account(account, change.clone(), Timestamp::now());
+        let act = Act::system();
+        let write = self.store.change_account(&act, account, change.clone());
         match timeout(PATIENCE, write).await {
             Ok(Ok(row)) => self.pool.saved(unsaved, row.and_then(|row| row.cooling_until)),
             Ok(Err(error)) => {

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::gateway::config::{ClientAuth, Credentials, Grant, Oauth, Protocol, Secret, Tier};
 use crate::gateway::store::testing::fresh;
-use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, NewAccount, SqliteStore, Timestamp};
+use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, Act, NewAccount, SqliteStore, Timestamp};
 
 /// Nothing that is a secret may turn up anywhere else.
 const CANARY: &str = "canary";
@@ -159,7 +159,7 @@ async fn row(store: &SqliteStore, name: &str) -> AccountRow {
 }
 
 async fn change(store: &SqliteStore, name: &str, change: AccountChange) {
-    store.change_account(name, change, Timestamp::now()).await.unwrap().unwrap();
+    store.change_account(&Act::command(), name, change).await.unwrap().unwrap();
 }
 
 fn shown(lease: &Lease) -> &str {

@@ -28,6 +28,10 @@ pub(crate) struct RawConfig {
     pub(super) listen: Option<String>,
     /// Where metrics and health are served apart from the callers, as `host:port`. Default: nowhere.
     pub(super) metrics_listen: Option<String>,
+    /// The address under which people and callers reach the gateway, such as `https://images.example.com`, where it is not the
+    /// one that it listens on. Pages answer under its host only, and over `https` cookies are kept to encrypted
+    /// connections. Default: none; pages answer under `localhost` and IP addresses.
+    pub(super) public_url: Option<String>,
     /// Where the gateway keeps its data. A relative path starts at the folder of this file. Default: the data folder of
     /// the platform.
     pub(super) data_dir: Option<PathBuf>,

@@ -18,7 +18,7 @@ use super::problem::{Place, Problem};
 use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, SecretSource};
 use super::surroundings::{Surroundings, data_dir};
 use super::written::Written;
-use super::{Account, CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, Replay, Source, duration};
+use super::{Account, CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, PublicUrl, Replay, Source, duration};
 use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
@@ -49,6 +49,7 @@ struct Names {
 
 const LISTEN: Names = Names { variable: "IMAGATE_LISTEN", flag: "--listen" };
 const METRICS_LISTEN: Names = Names { variable: "IMAGATE_METRICS_LISTEN", flag: "" };
+const PUBLIC_URL: Names = Names { variable: "IMAGATE_PUBLIC_URL", flag: "" };
 const DATA_DIR: Names = Names { variable: "IMAGATE_DATA_DIR", flag: "--data-dir" };
 const DATABASE_URL: Names = Names { variable: "IMAGATE_DATABASE_URL", flag: "" };
 const ADMIN_TOKEN: Names = Names { variable: "IMAGATE_ADMIN_TOKEN", flag: "" };
@@ -90,6 +91,7 @@ impl Layers {
         self.variables = RawConfig {
             listen: text(LISTEN.variable),
             metrics_listen: text(METRICS_LISTEN.variable),
+            public_url: text(PUBLIC_URL.variable),
             drain_timeout: text(DRAIN_TIMEOUT.variable).map(Period),
             data_dir: surroundings.variable(DATA_DIR.variable).map(PathBuf::from),
             // The address can carry a password, so it is read like every other secret.
@@ -137,6 +139,7 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
     let mut config = Config {
         listen: listen.unwrap_or_else(|| Listen::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: desk.address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
+        public_url: desk.public_url(),
         data_dir: desk.data_dir(),
         skills_dir: desk.skills_dir(),
         drain_timeout: desk.drain_timeout(),
@@ -226,6 +229,12 @@ impl<'a> Desk<'a> {
         let text = self.pick(setting, names, get)?;
         let address = text.parse();
         address.map_err(|fault| self.wrong(setting, fault)).ok()
+    }
+
+    fn public_url(&mut self) -> Option<PublicUrl> {
+        let text = self.pick("public_url", PUBLIC_URL, |raw| raw.public_url.as_ref())?;
+        let url = PublicUrl::parse(text);
+        url.map_err(|fault| self.wrong("public_url", fault)).ok()
     }
 
     fn data_dir(&mut self) -> PathBuf {

@@ -42,6 +42,9 @@ impl Page<'_> {
         if let Some(listen) = &config.metrics_listen {
             self.line("", "metrics_listen", &quoted(&listen.to_string()));
         }
+        if let Some(url) = &config.public_url {
+            self.line("", "public_url", &quoted(url.as_str()));
+        }
         self.line("", "data_dir", &quoted(&config.data_dir.display().to_string()));
         if let Some(folder) = &config.skills_dir {
             self.line("", "skills_dir", &quoted(&folder.display().to_string()));

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::shown::shown;
-use super::{Console, Operator};
+use super::trouble::of_store;
+use super::{Console, admins_only, list};
 use crate::error::{Conflict, Error, Missing, Reason, Rejection};
 use crate::gateway::config::Problem;
-use crate::gateway::manage::{self, Known, ManageError};
+use crate::gateway::manage::{self, Known, ManageError, Wanted};
+use crate::gateway::people::Actor;
 use crate::gateway::rules::{check_fields, read_object};
-use crate::gateway::store::{AccountChange, StoreError};
+use crate::gateway::store::AccountChange;
 use crate::tables::{ACCOUNT_CHANGE_FIELDS, NEW_ACCOUNT_FIELDS};
 use crate::wire::admin::types;
 
@@ -32,15 +34,16 @@ pub(super) struct Draft {
 // === impl Console ===
 
 impl Console {
-    /// Every account.
+    /// Every account. For admins, as the rest here.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn list_accounts(&self, _: &Operator) -> Result<types::AccountList, Error> {
-        let known = manage::accounts(&self.config, &self.store).await.map_err(trouble)?;
+    /// 403 for members.
+    pub(crate) async fn list_accounts(&self, actor: &Actor) -> Result<types::AccountList, Error> {
+        admins_only(actor)?;
+        let known = manage::accounts(&self.config, &self.store).await.map_err(of_store)?;
         let data: Result<Vec<_>, _> = known.iter().map(shown).collect();
-        Ok(types::AccountList { object: types::ListObject::List, data: data?, extra: Map::new() })
+        Ok(types::AccountList { object: list(), data: data?, extra: Map::new() })
     }
 
     /// One account, by its name or id.
@@ -48,7 +51,8 @@ impl Console {
     /// # Errors
     ///
     /// 404 where there is none.
-    pub(crate) async fn retrieve_account(&self, _: &Operator, handle: &str) -> Result<types::Account, Error> {
+    pub(crate) async fn retrieve_account(&self, actor: &Actor, handle: &str) -> Result<types::Account, Error> {
+        admins_only(actor)?;
         shown(&manage::find(&self.config, &self.store, handle).await.map_err(refused)?)
     }
 
@@ -57,10 +61,11 @@ impl Console {
     /// # Errors
     ///
     /// 400 for the first field that cannot be used, 409 where the name is taken.
-    pub(crate) async fn create_account(&self, _: &Operator, body: &[u8]) -> Result<types::Account, Error> {
+    pub(crate) async fn create_account(&self, actor: &Actor, body: &[u8]) -> Result<types::Account, Error> {
+        admins_only(actor)?;
         let Draft { name, settings, secrets } = Draft::read(body)?;
         let hidden: Vec<String> = secrets.keys().cloned().collect();
-        let added = manage::add(&self.config, &self.store, &name, &settings, secrets).await;
+        let added = manage::add(&self.config, &self.store, &actor.act(), Wanted { name, settings, secrets }).await;
         let known = added.map_err(|error| match error {
             ManageError::Settings(problems) => unusable(&problems, &hidden).into(),
             other => refused(other),
@@ -76,15 +81,16 @@ impl Console {
     /// 400 for a field that cannot be used, 404 where there is no such account.
     pub(crate) async fn update_account(
         &self,
-        _: &Operator,
+        actor: &Actor,
         handle: &str,
         body: &[u8],
     ) -> Result<types::Account, Error> {
+        admins_only(actor)?;
         let (change, done) = match change(body)? {
             change @ AccountChange::Enable => (change, "an operator has enabled an account"),
             change => (change, "an operator has disabled an account"),
         };
-        let known = manage::change(&self.config, &self.store, handle, change).await.map_err(refused)?;
+        let known = manage::change(&self.config, &self.store, &actor.act(), handle, change).await.map_err(refused)?;
         noted(&known, done);
         shown(&known)
     }
@@ -94,8 +100,9 @@ impl Console {
     /// # Errors
     ///
     /// 404 where there is no such account, 409 where it is one of the file.
-    pub(crate) async fn delete_account(&self, _: &Operator, handle: &str) -> Result<types::DeletedAccount, Error> {
-        let known = manage::delete(&self.config, &self.store, handle).await.map_err(refused)?;
+    pub(crate) async fn delete_account(&self, actor: &Actor, handle: &str) -> Result<types::DeletedAccount, Error> {
+        admins_only(actor)?;
+        let known = manage::delete(&self.config, &self.store, &actor.act(), handle).await.map_err(refused)?;
         noted(&known, "an operator has deleted an account");
         let account = shown(&known)?;
         Ok(types::DeletedAccount { id: account.id, name: account.name, deleted: true, extra: Map::new() })
@@ -127,7 +134,7 @@ fn refused(error: ManageError) -> Error {
         ManageError::OfFile(name) => Error::Conflict(Conflict::ReadOnly(name)),
         ManageError::Taken(name) => Error::Conflict(Conflict::Exists(name)),
         ManageError::Settings(problems) => unusable(&problems, &[]).into(),
-        ManageError::Store(error) => trouble(error),
+        ManageError::Store(error) => of_store(error),
         // Only a call to the upstream ends so, and none is made here.
         other @ (ManageError::Unusable(..)
         | ManageError::NotNow(..)
@@ -137,11 +144,6 @@ fn refused(error: ManageError) -> Error {
             Error::Internal
         }
     }
-}
-
-fn trouble(error: StoreError) -> Error {
-    tracing::error!(error = &error as &dyn std::error::Error, "the store failed an operator");
-    Error::Unavailable
 }
 
 /// The first thing that is wrong, with the field as the operator has spelled it.

@@ -1,22 +1,19 @@
-//! The admin token: one secret that the settings name, and the proof that somebody had it.
+//! The admin token of the settings: one secret, and whether somebody has it.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::gateway::config::Secret;
-use crate::gateway::keys;
-
-/// The proof that the admin token was presented. Only [`Token::admit`] makes one.
-#[derive(Debug)]
-pub(crate) struct Operator(());
+use crate::gateway::keys::{self, SecretKind};
 
 /// The admin token, of which only a hash is kept. The token is long and random, so that no slow hash is needed.
 pub(super) struct Token([u8; 32]);
 
-/// The admin token is what callers have: then a caller might be an operator, or the other way round.
+/// The admin token is what others have: then one of them might be taken for an operator, or the other way round.
 #[derive(Debug, thiserror::Error)]
-#[error("`admin_token` has the form of a caller's key ({found}); make another one, as `openssl rand -hex 32` does")]
+#[error("`admin_token` has the form of {what} ({found}); make another one, as `openssl rand -hex 32` does")]
 pub(crate) struct KeyAsToken {
+    what: &'static str,
     found: String,
 }
 
@@ -24,15 +21,17 @@ pub(crate) struct KeyAsToken {
 
 impl Token {
     pub(super) fn new(secret: &Secret) -> Result<Self, KeyAsToken> {
-        if keys::is_well_formed(secret.expose().as_bytes()) {
-            return Err(KeyAsToken { found: secret.found().to_owned() });
+        for (kind, what) in [(SecretKind::Key, "a caller's key"), (SecretKind::AdminToken, "a user's admin token")] {
+            if keys::Secret::parse(kind, secret.expose().as_bytes()).is_some() {
+                return Err(KeyAsToken { what, found: secret.found().to_owned() });
+            }
         }
         Ok(Self(hash(secret.expose().as_bytes())))
     }
 
     /// In the same time whichever byte differs, and however long the text is that was presented in its place.
-    pub(super) fn admit(&self, presented: &[u8]) -> Option<Operator> {
-        verify_slices_are_equal(&self.0, &hash(presented)).is_ok().then_some(Operator(()))
+    pub(super) fn is(&self, presented: &[u8]) -> bool {
+        verify_slices_are_equal(&self.0, &hash(presented)).is_ok()
     }
 }
 
@@ -55,10 +54,10 @@ mod tests {
     #[test]
     fn only_the_token_itself_lets_in() {
         let token = token(TOKEN).unwrap();
-        assert!(token.admit(TOKEN.as_bytes()).is_some());
+        assert!(token.is(TOKEN.as_bytes()));
         let other = TOKEN.replace('f', "e");
         for wrong in ["", &TOKEN[1..], &TOKEN.to_uppercase(), &format!("{TOKEN} "), &other] {
-            assert!(token.admit(wrong.as_bytes()).is_none(), "{wrong}");
+            assert!(!token.is(wrong.as_bytes()), "{wrong}");
         }
     }
 

@@ -1,26 +1,39 @@
-//! Pages for people. They are no part of the documents, so they are registered beside the generated traits.
+//! Pages for people. They are no part of the documents, so they are registered beside the generated traits; which page
+//! stands where is the pages' own matter.
 
 use std::sync::Arc;
 
-use dropshot::{ApiDescription, ApiDescriptionRegisterError, Body, HttpError, RequestContext, endpoint};
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+use bytes::Bytes;
+use dropshot::{
+    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
+    RequestContext,
 };
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{ACCEPT_LANGUAGE, COOKIE, HOST, HeaderName, IF_NONE_MATCH, ORIGIN, USER_AGENT};
+use http::{HeaderMap, Method, Response};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::error::Error;
 use crate::gateway::Gateway;
+use crate::gateway::front::{FormBody, respond};
+use crate::gateway::pages::{FORM_MAX_BYTES, Fields, SECTIONS, Shown, Unreadable, Visit};
 
-/// No script, no style, no frame and no form: the page is text.
-const HEADERS: [(HeaderName, &str); 6] = [
-    (CONTENT_TYPE, "text/html; charset=utf-8"),
-    (CACHE_CONTROL, "no-store"),
-    (CONTENT_SECURITY_POLICY, "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
-    (REFERRER_POLICY, "no-referrer"),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (X_FRAME_OPTIONS, "DENY"),
-];
+type Context = RequestContext<Arc<Gateway>>;
+
+const METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+const FORM: &str = "application/x-www-form-urlencoded";
+const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Nobody's browser calls itself by a longer name in our trail.
+const AGENT_CHARS: usize = 200;
+
+/// Whatever follows the first segment.
+#[derive(Deserialize, JsonSchema)]
+struct Rest {
+    #[serde(rename = "rest")]
+    _rest: Vec<String>,
+}
 
 /// Adds the pages.
 ///
@@ -28,37 +41,83 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ///
 /// Where a route is taken.
 pub(super) fn register(api: &mut ApiDescription<Arc<Gateway>>) -> Result<(), ApiDescriptionRegisterError> {
-    api.register(accounts)
-}
-
-/// The accounts with their state.
-#[endpoint { method = GET, path = "/console/accounts", unpublished = true }]
-async fn accounts(context: RequestContext<Arc<Gateway>>) -> Result<Response<Body>, HttpError> {
-    let authorization = context.request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    let console = context.context().console();
-    let page = match console.admit_browser(authorization) {
-        Ok(operator) => console.accounts_page(&operator).await,
-        Err(error) => Err(error),
-    };
-    Ok(answer(page))
-}
-
-fn answer(page: Result<String, Error>) -> Response<Body> {
-    let (status, text) = match page {
-        Ok(text) => (StatusCode::OK, text),
-        Err(error) => {
-            let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            (status, format!("<!doctype html>\n<html lang=\"en\"><title>imagate</title><p>{status}</p></html>\n"))
+    for method in METHODS {
+        for section in SECTIONS {
+            let (name, path) = (format!("pages {method} {section}"), format!("/{section}/{{rest:.*}}"));
+            api.register(ApiEndpoint::new(name, page, method.clone(), FORM, &path, ALL).visible(false))?;
         }
-    };
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
-    for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    if status == StatusCode::UNAUTHORIZED {
-        let ask = HeaderValue::from_static("Basic realm=\"imagate operators\", charset=\"UTF-8\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, ask);
+    for method in [Method::GET, Method::HEAD] {
+        let name = format!("pages {method}");
+        api.register(ApiEndpoint::new(name, root, method, FORM, "/", ALL).visible(false))?;
     }
-    response
+    Ok(())
+}
+
+async fn root(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+    Ok(answer(context, body).await)
+}
+
+async fn page(context: Context, _rest: Path<Rest>, body: FormBody) -> Result<Response<Body>, HttpError> {
+    Ok(answer(context, body).await)
+}
+
+async fn answer(context: Context, body: FormBody) -> Response<Body> {
+    let unread = body.unread();
+    // The rest of a path can be a one-time link, which no log may hold.
+    let section = context.request.uri().path().split('/').nth(1).unwrap_or_default().to_owned();
+    respond(&context, &section, unread, async {
+        let visit = visit(&context, body).await;
+        let Shown { status, headers, body } = context.context().pages().show(context.context(), &visit).await;
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    })
+    .await
+}
+
+async fn visit(context: &Context, body: FormBody) -> Visit {
+    let request = &context.request;
+    let headers = request.headers();
+    let form = if request.method() == Method::POST { body.read(FORM_MAX_BYTES).await } else { Ok(Bytes::new()) };
+    Visit {
+        method: request.method().clone(),
+        path: request.uri().path().to_owned(),
+        query: Fields::read(request.uri().query().unwrap_or_default().as_bytes()),
+        form: form.map(|form| Fields::read(&form)).map_err(|error| match error {
+            Error::TooLarge(_) => Unreadable::TooLarge,
+            _ => Unreadable::NoForm,
+        }),
+        cookies: joined(headers, &COOKIE, "; "),
+        host: host(context),
+        origin: only(headers, &ORIGIN),
+        fetch_site: only(headers, &FETCH_SITE),
+        address: request.remote_addr().ip(),
+        agent: joined(headers, &USER_AGENT, " ").chars().take(AGENT_CHARS).collect(),
+        languages: joined(headers, &ACCEPT_LANGUAGE, ","),
+        known_tags: joined(headers, &IF_NONE_MATCH, ","),
+    }
+}
+
+/// The one host that a request names. One that names two may be read in two ways, so it names none.
+fn host(context: &Context) -> Option<String> {
+    let request = &context.request;
+    let of_uri = request.uri().authority().map(ToString::to_string);
+    let of_header = request.headers().get_all(HOST).iter();
+    let mut named = of_uri.into_iter().chain(of_header.map(|value| value.to_str().unwrap_or_default().to_owned()));
+    let first = named.next()?;
+    named.all(|other| other == first).then_some(first)
+}
+
+/// A header that comes once; one that comes twice is like one that says something else.
+fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?.to_str().unwrap_or_default();
+    Some(if values.next().is_none() { first.to_owned() } else { String::new() })
+}
+
+fn joined(headers: &HeaderMap, name: &HeaderName, between: &str) -> String {
+    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(between)
 }

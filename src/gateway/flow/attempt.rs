@@ -2,7 +2,8 @@
 //!
 //! A generation is paid for and cannot be taken back, so what may be tried again depends only on whether an image can
 //! already have been made. Class N goes to another account within the budget, class F once, X and R never. Where the
-//! caller asked for it, a job that failed without any image is made again one step further down the ladder.
+//! caller asked for it, a job that failed without any image is made again one step further down the ladder. A response
+//! that is refused with the tool that we put in is asked for once more as it came.
 
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +13,7 @@ use chrono::Utc;
 use tokio::time::Instant;
 
 use super::call::{self, Lost};
+use super::parts::OneOf;
 use super::{ladder, outcome, parts};
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -19,12 +21,13 @@ use crate::gateway::accounts::{Again, Lease, NoLease};
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Call, OpenRecord};
 use crate::gateway::relay::{self, Proven, Usage};
-use crate::gateway::rules::{Job, Task};
-use crate::gateway::upstream::{Class, Failure};
+use crate::gateway::rules::{Job, ResponseJob, Task};
+use crate::gateway::upstream::{Cause, Class, Failure};
 use crate::tables;
 
-/// Calls for one request that were not simply turned away (ours): clients multiply this by their own retries.
-const BUDGET: usize = 4;
+/// Calls for one request that gave no image and were not simply turned away, until no other is tried (ours): clients
+/// multiply this by their own retries. The calls of several images share it; each step of the ladder may add one.
+pub(super) const BUDGET: usize = 4;
 
 /// An attempt that gave an image, and the place it still holds; where several calls gave one each, none is held any more.
 pub(super) struct Won {
@@ -35,6 +38,8 @@ pub(super) struct Won {
     pub(super) missing: u32,
     /// What was made instead of what was asked for, where the ladder was taken.
     pub(super) lowered: Option<Job>,
+    /// It was made without the tool that was put in.
+    pub(super) plain: bool,
 }
 
 /// Who asks, and what is done where the best cannot be had.
@@ -88,15 +93,16 @@ pub(super) async fn run(
 ) -> Result<Won, Unmade> {
     let begun = Instant::now();
     let mut abandoned = pin!(abandoned);
-    let mut lowered: Option<Job> = None;
+    let (mut lowered, mut plain): (Option<Job>, Option<ResponseJob>) = (None, None);
     let mut history = History::default();
     let sheet = Sheet::new(record);
     loop {
-        let task = lowered.as_ref().map_or(asked, Task::from);
-        let mut step = Step { asker, task, part: false, terms: Terms::of(asker, task, begun), history: &mut history };
+        let task = lowered.as_ref().map(Task::from).or(plain.as_ref().map(Task::from)).unwrap_or(asked);
+        let mut step = Step::new(asker, task, Terms::of(asker, task, begun), &mut history);
         match (step.take(&sheet, None, abandoned.as_mut()).await?, task) {
             (Took::Begun { proven, lease, simulated, .. }, _) => {
-                return Ok(Won { proven, lease: Some(lease), simulated, missing: 0, lowered });
+                let plain = plain.is_some();
+                return Ok(Won { proven, lease: Some(lease), simulated, missing: 0, lowered, plain });
             }
             (Took::Each(lease), Task::Images(job)) => {
                 if let Some(won) = Box::pin(parts::make(&mut step, job, &sheet, lease)).await {
@@ -105,16 +111,19 @@ pub(super) async fn run(
             }
             (Took::Each(_) | Took::Nothing, _) => {}
         }
-        let below = match task {
-            Task::Images(job) if asker.fallback && history.may_step_down() => ladder::below(job),
-            Task::Images(_) | Task::Response(_) => None,
-        };
-        let Some(below) = below else {
+        match task {
+            Task::Images(job) if asker.fallback && history.may_step_down() => lowered = ladder::below(job),
+            Task::Response(job) if job.injected() && history.blames_tools() => plain = Some(job.without_tool()),
+            Task::Images(_) | Task::Response(_) => (lowered, plain) = (None, None),
+        }
+        if let Some(below) = &lowered {
+            tracing::info!(to = ladder::name(below), "no account made the image: one step down the ladder");
+        } else if plain.is_some() {
+            tracing::warn!("a response is refused with the image tool that was put in: it is asked for as it came");
+        } else {
             sheet.note(|record| history.usage.into_iter().for_each(|usage| record.set_usage(outcome::usage(usage))));
             return Err(history.end());
-        };
-        tracing::info!(to = ladder::name(&below), "no account made the image: one step down the ladder");
-        lowered = Some(below);
+        }
     }
 }
 
@@ -123,9 +132,11 @@ pub(super) struct Step<'a> {
     pub(super) asker: Asker<'a>,
     pub(super) task: Task<'a>,
     /// It makes one image of several.
-    pub(super) part: bool,
+    pub(super) part: Option<OneOf<'a>>,
     pub(super) terms: Terms,
     pub(super) history: &'a mut History,
+    /// When the last call was begun.
+    pub(super) called: Instant,
 }
 
 /// What a step came to.
@@ -140,7 +151,11 @@ pub(super) enum Took {
 
 // === impl Step ===
 
-impl Step<'_> {
+impl<'a> Step<'a> {
+    pub(super) fn new(asker: Asker<'a>, task: Task<'a>, terms: Terms, history: &'a mut History) -> Self {
+        Self { asker, task, part: None, terms, history, called: Instant::now() }
+    }
+
     /// Accounts in the order of the choice, the one that is `kept` first, until one gives an image or none may be asked.
     pub(super) async fn take(
         &mut self,
@@ -164,8 +179,12 @@ impl Step<'_> {
             if lease.endpoint().makes_one() && matches!(self.task, Task::Images(job) if job.count() > 1) {
                 return Ok(Took::Each(lease));
             }
+            if self.part.as_mut().is_some_and(|part| !part.prepare(self.asker.gateway, self.history)) {
+                return Ok(Took::Nothing);
+            }
             let call = sheet.note(|record| record.begin_attempt(lease.account().name()));
-            let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, self.part, &self.terms));
+            self.called = Instant::now();
+            let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, self.part.is_some(), &self.terms));
             let lost = match made.await {
                 Ok((proven, simulated)) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));
@@ -174,7 +193,8 @@ impl Step<'_> {
                 Err(lost) => lost,
             };
             let again = self.learn(sheet, call, &lease, lost).await;
-            if !self.history.may_try_again() {
+            let spent = self.part.as_ref().map_or_else(|| self.history.spent(), |part| part.siblings.spent());
+            if !self.history.may_try_again(spent) {
                 return Ok(Took::Nothing);
             }
             match again {
@@ -205,6 +225,9 @@ impl Step<'_> {
     pub(super) async fn learn(&mut self, sheet: &Sheet<'_>, call: Call, lease: &Lease, lost: Lost) -> Again {
         let (class, status) = (outcome::class(lost.failure.class), lost.failure.status);
         sheet.note(|record| record.end_attempt(call, Some(class), status));
+        if let Some(part) = &self.part {
+            part.siblings.lost(&lost.failure, self.called.elapsed());
+        }
         let again = self.asker.gateway.accounts().learn(lease, outcome::lesson(&lost.failure)).await;
         self.history.add(lost);
         again
@@ -250,20 +273,28 @@ impl History {
         self.failures.push(lost.failure);
     }
 
-    /// The money rules: class N on another account, class F on one other, X and R never; all of it within the budget.
-    fn may_try_again(&self) -> bool {
+    /// The money rules: class N on another account, class F on one other, X and R never; all of it within the budget, of
+    /// which so much is spent.
+    fn may_try_again(&self, spent: usize) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
             None | Some(Class::N) => true,
             Some(Class::F) => self.admitted() < 2,
             Some(Class::X | Class::R) => false,
         };
-        allowed && self.spent() < BUDGET
+        allowed && spent < BUDGET
     }
 
     /// A lesser image helps only against a failure that the upstream admits, and never where one may exist already.
     fn may_step_down(&self) -> bool {
         let harmless = self.failures.iter().all(|failure| matches!(failure.class, Class::N | Class::F));
-        harmless && !self.failures.is_empty() && self.spent() < BUDGET
+        harmless && !self.failures.is_empty()
+    }
+
+    /// Whether the tools of a response, or something that is not named, is all that anybody has against it: it may go
+    /// through without the one that was put in. Nothing was made of what is refused so.
+    fn blames_tools(&self) -> bool {
+        let turned_away = self.failures.iter().all(|failure| failure.class == Class::N || rejects_tools(failure));
+        turned_away && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_something(failure))
     }
 
     /// Failures that an upstream itself admits.
@@ -271,9 +302,8 @@ impl History {
         self.failures.iter().filter(|failure| failure.class == Class::F).count()
     }
 
-    /// An account that turns a request away with a status costs nothing, so all of them may be asked.
     fn spent(&self) -> usize {
-        self.failures.iter().filter(|failure| failure.class != Class::N || failure.status.is_none()).count()
+        self.failures.iter().filter(|failure| costs(failure)).count()
     }
 
     /// The error for the caller, and the class of the last attempt for the record.
@@ -283,33 +313,75 @@ impl History {
     }
 }
 
+/// A list of tools, or what belongs to it, is what the upstream does not take.
+fn rejects_tools(failure: &Failure) -> bool {
+    let Cause::Rejected { param, message } = &failure.cause else { return false };
+    param.as_ref().is_some_and(|param| param.starts_with("tool")) || message.contains("tool")
+}
+
+/// The upstream does not take the request, and does not say what of it.
+fn rejects_something(failure: &Failure) -> bool {
+    failure.cause == Cause::Unreachable && matches!(failure.status, Some(400 | 422))
+}
+
+/// An account that turns a request away with a status costs nothing, so all of them may be asked.
+pub(super) fn costs(failure: &Failure) -> bool {
+    failure.class != Class::N || failure.status.is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::upstream::Cause;
 
     fn after(classes: &[(Class, Option<u16>)]) -> History {
         let failure = |&(class, status): &(Class, Option<u16>)| Failure { class, cause: Cause::Failed, status };
         History { failures: classes.iter().map(failure).collect(), ..History::default() }
     }
 
+    fn may_try_again(history: History) -> bool {
+        history.may_try_again(history.spent())
+    }
+
     #[test]
     fn what_may_be_tried_again_depends_on_the_class_alone() {
         let (n, f, x, r) = ((Class::N, Some(429)), (Class::F, Some(500)), (Class::X, Some(502)), (Class::R, Some(400)));
-        assert!(after(&[n]).may_try_again());
-        assert!(after(&[f]).may_try_again());
-        assert!(after(&[n, f]).may_try_again());
-        assert!(after(&[f, n]).may_try_again());
-        assert!(!after(&[f, f]).may_try_again());
-        assert!(!after(&[x]).may_try_again());
-        assert!(!after(&[r]).may_try_again());
+        assert!(may_try_again(after(&[n])));
+        assert!(may_try_again(after(&[f])));
+        assert!(may_try_again(after(&[n, f])));
+        assert!(may_try_again(after(&[f, n])));
+        assert!(!may_try_again(after(&[f, f])));
+        assert!(!may_try_again(after(&[x])));
+        assert!(!may_try_again(after(&[r])));
+    }
+
+    #[test]
+    fn a_tool_of_ours_is_left_out_where_it_may_be_what_is_refused() {
+        let rejected = |param: &str, message: &str| {
+            let cause = Cause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
+            Failure { class: Class::R, cause, status: Some(400) }
+        };
+        let turned_away = |status| Failure { class: Class::N, cause: Cause::Unreachable, status };
+        let blames =
+            |failures: &[Failure]| History { failures: failures.to_vec(), ..History::default() }.blames_tools();
+        assert!(blames(&[rejected("tools[3].type", "no")]));
+        assert!(blames(&[rejected("model", "This model has no image_generation tool.")]));
+        assert!(blames(&[turned_away(Some(429)), turned_away(Some(400))]));
+        assert!(blames(&[turned_away(Some(422)), turned_away(None)]));
+        assert!(!blames(&[rejected("input[3].id", "no such item")]));
+        assert!(!blames(&[turned_away(Some(429)), turned_away(None)]));
+        let (failed, broken, refused) = ((Class::F, Some(500)), (Class::X, None), (Class::R, Some(400)));
+        for class in [failed, broken, refused] {
+            let History { failures, .. } = after(&[class]);
+            assert!(!blames(&[&[turned_away(Some(400))][..], &failures].concat()), "{class:?}");
+        }
+        assert!(!blames(&[]));
     }
 
     #[test]
     fn the_budget_counts_calls_that_may_have_cost_something() {
         let turned_away = [(Class::N, Some(429)); 20];
-        assert!(after(&turned_away).may_try_again());
-        assert!(!after(&[(Class::N, None); BUDGET]).may_try_again());
+        assert!(may_try_again(after(&turned_away)));
+        assert!(!may_try_again(after(&[(Class::N, None); BUDGET])));
     }
 
     #[test]
@@ -317,6 +389,7 @@ mod tests {
         let (n, f, x, r) = ((Class::N, Some(429)), (Class::F, Some(500)), (Class::X, None), (Class::R, Some(400)));
         assert!(after(&[n]).may_step_down());
         assert!(after(&[f, f]).may_step_down());
+        assert!(after(&[f; 10]).may_step_down(), "each of ten images has failed");
         assert!(!after(&[f, x]).may_step_down());
         assert!(!after(&[r]).may_step_down());
         assert!(!after(&[]).may_step_down());

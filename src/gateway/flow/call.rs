@@ -66,9 +66,9 @@ pub(super) fn unkept(unkept: Unkept) -> Lost {
             tracing::warn!(error = &broken as &dyn std::error::Error, "one of several images broke off");
             Lost { usage, ..ambiguous(Cause::Broken) }
         }
-        Unkept::Disk(kind) => {
+        Unkept::Disk(kind, usage) => {
             tracing::error!(%kind, "one of several images could not be kept");
-            ambiguous(Cause::Broken)
+            Lost { usage, ..ambiguous(Cause::Unkept) }
         }
     }
 }

@@ -69,6 +69,7 @@ pub(super) fn lesson(failure: &Failure) -> Lesson {
         (Cause::Unfit, _, status) => Lesson::Unfit { status: status.unwrap_or(402) },
         (_, Class::N, Some(status @ (401 | 403))) => Lesson::Unauthorized { status },
         (_, Class::N, Some(status @ (402 | 404))) => Lesson::Unfit { status },
+        (Cause::Unkept, ..) => Lesson::Neutral,
         // A request that is refused says nothing of who sent it: nobody may rest an account by sending nonsense.
         (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
         _ => Lesson::Faulty,
@@ -116,11 +117,13 @@ fn of(cause: &Cause, class: Class) -> Error {
             message: message.clone(),
         }),
         Cause::NoImage => Error::Upstream(Fault::NoImage),
+        Cause::Unkept if class == Class::N => Error::Unavailable,
         // The upstream itself says that nothing was made: a repeat costs nothing twice.
         _ if matches!(class, Class::N | Class::F) => Error::Upstream(Fault::Unreachable),
         Cause::Timeout => Error::Upstream(Fault::Timeout),
         Cause::Broken
         | Cause::Failed
+        | Cause::Unkept
         | Cause::Unreachable
         | Cause::Unfit
         | Cause::Exhausted { .. }
@@ -194,6 +197,15 @@ mod tests {
         assert_eq!(taught(Class::F, Cause::Failed, Some(500)), Lesson::Faulty);
         assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Faulty);
         assert_eq!(taught(Class::R, Cause::Refused, Some(400)), Lesson::Neutral);
+        assert_eq!(taught(Class::X, Cause::Unkept, Some(200)), Lesson::Neutral, "our own disk");
+    }
+
+    #[test]
+    fn trouble_with_our_own_disk_is_told_by_what_it_has_cost() {
+        let (before, after) = (failure(Class::N, Cause::Unkept), failure(Class::X, Cause::Unkept));
+        assert_eq!(error(&[before], None, Utc::now()), Error::Unavailable);
+        assert_eq!(told(&[after]), Error::Upstream(Fault::Broken));
+        assert!(!told(&[failure(Class::X, Cause::Unkept)]).should_retry());
     }
 
     #[test]

@@ -3,20 +3,23 @@
 //! The calls are made side by side, as far as the accounts have places; whoever finds none makes way for those that have
 //! one. Each image is kept on disk as soon as it comes, so a place is free again when its image is drawn. The answer begins
 //! when every call is decided: some images are an answer, which says how many there are; none is the worst of the
-//! failures. No call is made twice but by the money rules, and once one is refused no further one is begun.
+//! failures. No call is made twice but by the money rules, whose budget all of them share; and none is begun where another
+//! one was refused, or where an image takes longer than there is time: it would be paid, and cut off where the answer must
+//! begin.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-use tokio::time::Instant;
-
 use super::attempt::{Asker, History, Sheet, Step, Terms, Took, Won};
-use super::call::{self, Lost};
+use super::call;
+use super::siblings::Siblings;
+use crate::gateway::Gateway;
 use crate::gateway::accounts::{Lease, Lesson, NoLease};
 use crate::gateway::relay::{Kept, gather, keep};
 use crate::gateway::rules::{Job, Task};
+use crate::gateway::spool::Writer;
 use crate::gateway::upstream::{Cause, Class, Failure};
 
 /// Everything that the calls of one job share.
@@ -29,6 +32,7 @@ struct Parts<'a, 'r> {
     /// Images that nobody makes yet, and calls under way.
     open: AtomicUsize,
     working: AtomicUsize,
+    siblings: Siblings,
     state: Mutex<State>,
 }
 
@@ -36,8 +40,14 @@ struct Parts<'a, 'r> {
 struct State {
     made: Vec<Kept>,
     history: History,
-    refused: bool,
     simulated: bool,
+}
+
+/// What a step needs that makes one image of several.
+pub(super) struct OneOf<'a> {
+    pub(super) siblings: &'a Siblings,
+    /// Where the image will lie: such a place is there before anything is paid for.
+    writer: Option<Writer>,
 }
 
 /// What became of one image.
@@ -57,6 +67,7 @@ pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, firs
         sheet,
         open: AtomicUsize::new(count),
         working: AtomicUsize::new(0),
+        siblings: Siblings::new(&step.terms),
         state: Mutex::default(),
     };
     let mut lease = Some(first);
@@ -64,6 +75,9 @@ pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, firs
     let State { made, mut history, simulated, .. } = parts.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     history.failures.sort_by_key(|failure| severity(failure.class));
     if made.is_empty() {
+        if history.failures.is_empty() {
+            history.shut.get_or_insert(NoLease::Busy);
+        }
         step.history.extend(history);
         return None;
     }
@@ -72,7 +86,7 @@ pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, firs
         tracing::warn!(asked = count, delivered = made.len(), "some of several images were not made");
     }
     let proven = gather(made, call::asked(job, false), history.usage);
-    Some(Won { proven, lease: None, simulated, missing, lowered: None })
+    Some(Won { proven, lease: None, simulated, missing, lowered: None, plain: false })
 }
 
 /// What may have cost most decides what the caller reads.
@@ -106,8 +120,7 @@ impl Parts<'_, '_> {
 
     /// Takes one of the images that nobody makes yet, unless there is no point in it any more.
     fn begin(&self) -> bool {
-        let refused = self.state.lock().unwrap_or_else(PoisonError::into_inner).refused;
-        if refused || Instant::now() >= self.terms.head || self.open.load(Ordering::Relaxed) == 0 {
+        if !self.siblings.go_on() || self.open.load(Ordering::Relaxed) == 0 {
             return false;
         }
         // All of it is polled by one task: nobody comes between.
@@ -124,7 +137,9 @@ impl Parts<'_, '_> {
                 state.simulated |= simulated;
             }
             Part::Lost(history) => {
-                state.refused |= history.failures.last().is_some_and(|failure| failure.class == Class::R);
+                if history.failures.last().is_some_and(would_repeat) {
+                    self.siblings.close();
+                }
                 state.history.extend(history);
             }
         }
@@ -133,28 +148,16 @@ impl Parts<'_, '_> {
     /// One image, by the money rules.
     async fn part(&self, lease: Option<Lease>) -> Part {
         let mut history = History::default();
-        let mut step = Step {
-            asker: self.asker,
-            task: Task::from(self.job),
-            part: true,
-            terms: self.terms,
-            history: &mut history,
-        };
+        let mut step = Step::new(self.asker, Task::from(self.job), self.terms, &mut history);
+        step.part = Some(OneOf { siblings: &self.siblings, writer: None });
         // Something was sent for this job, so it goes on whoever waits for it.
         let took = step.take(self.sheet, lease, std::pin::pin!(std::future::pending())).await;
         let Ok(Took::Begun { proven, lease, call, simulated }) = took else { return Part::Lost(history) };
-        let accounts = self.asker.gateway.accounts();
-        let writer = match self.asker.gateway.spool().begin() {
-            Ok(writer) => writer,
-            Err(error) => {
-                tracing::error!(%error, "there is no place to keep an image");
-                step.learn(self.sheet, call, &lease, disk()).await;
-                return Part::Lost(history);
-            }
-        };
+        let Some(writer) = step.part.as_mut().and_then(|part| part.writer.take()) else { return Part::Lost(history) };
         match keep(proven, writer).await {
             Ok(kept) => {
-                accounts.learn(&lease, Lesson::Good).await;
+                self.siblings.made(step.called.elapsed());
+                self.asker.gateway.accounts().learn(&lease, Lesson::Good).await;
                 Part::Made { kept, simulated }
             }
             Err(unkept) => {
@@ -165,9 +168,35 @@ impl Parts<'_, '_> {
     }
 }
 
-/// Our own disk failed, after the upstream had begun.
-fn disk() -> Lost {
-    Lost::from(Failure { class: Class::X, cause: Cause::Broken, status: Some(200) })
+/// The content is refused, or our own disk is full: the next image would fare no better.
+fn would_repeat(failure: &Failure) -> bool {
+    failure.class == Class::R || failure.cause == Cause::Unkept
+}
+
+// === impl OneOf ===
+
+impl OneOf<'_> {
+    /// Whether a call may be made now, however long its place was waited for: the other calls do not speak against it,
+    /// there is time for an image, and a place where it will lie.
+    pub(super) fn prepare(&mut self, gateway: &Gateway, history: &mut History) -> bool {
+        if !self.siblings.has_time() {
+            history.shut = Some(NoLease::Busy);
+        }
+        if !self.siblings.go_on() {
+            return false;
+        }
+        if self.writer.is_none() {
+            self.writer = match gateway.spool().begin() {
+                Ok(writer) => Some(writer),
+                Err(error) => {
+                    tracing::error!(%error, "there is no place to keep an image");
+                    history.add(Failure::new(Class::N, Cause::Unkept).into());
+                    None
+                }
+            };
+        }
+        self.writer.is_some()
+    }
 }
 
 // === impl History ===

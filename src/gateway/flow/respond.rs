@@ -64,7 +64,8 @@ async fn make(gateway: Arc<Gateway>, caller: Caller, job: ResponseJob, mut recor
     };
     record.mark_first_byte();
     let first = won.proven.first();
-    let verdict = first.zip(job.tool()).map_or(Verdict::Unknown, |(facts, tool)| judge(tool, facts));
+    let tool = job.tool().filter(|_| !won.plain);
+    let verdict = first.zip(tool).map_or(Verdict::Unknown, |(facts, tool)| judge(tool, facts));
     let refused = verdict == Verdict::Mismatch && gateway.delivery(caller.group_name()) == Delivery::Fail;
     let headers = deliver::headers(won.simulated, first, verdict, None);
     // How many images there are is the model's choice.

@@ -89,6 +89,30 @@ pub(crate) async fn answer<T, C: Counts>(
     Reply { response, described: PhantomData }
 }
 
+/// Runs the handler of a page, which makes its own answers; its panic becomes one without a page.
+///
+/// `section` is what the log says of the path.
+pub(crate) async fn respond<C: Counts>(
+    context: &RequestContext<C>,
+    section: &str,
+    unread: Unread,
+    work: impl Future<Output = Response<Bytes>>,
+) -> Response<Body> {
+    let begun = Instant::now();
+    let work = work.instrument(tracing::info_span!("request", id = context.request_id));
+    let response = Caught(pin!(work)).await.unwrap_or_else(|panic| {
+        tracing::error!(panic = panic_text(panic.as_ref()), "a page panicked");
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    });
+    let status = response.status().as_u16();
+    context.context().answered("pages", status);
+    let (request_id, head_ms) = (&context.request_id, begun.elapsed().as_millis());
+    tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
+    response.map(|body| unread.after(body))
+}
+
 /// An error as an answer.
 pub(super) fn refusal(error: &Error) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(error.body().to_string()));

@@ -1,4 +1,4 @@
-//! Bodies that are read only against a `Caller` or an `Operator`, under a limit and a deadline.
+//! Bodies that are read only against a `Caller` or an `Actor`, under a limit and a deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,8 +23,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::coding::Unpacker;
 use super::unread::Unread;
 use crate::error::{Error, Reason, Rejection};
-use crate::gateway::console::Operator;
 use crate::gateway::keys::Caller;
+use crate::gateway::people::Actor;
 use crate::gateway::spool::{Kept, Spool};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
@@ -32,12 +32,18 @@ use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 const RATE: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
+/// So much may come out of any body that comes packed (ours): as much as the window of a decoder holds anyway.
+const LOOSE: u64 = 8 * 1024 * 1024;
+/// Beyond that no more comes out of a body than so many times what has come (ours). Without it a few kilobytes, sent many
+/// times at once, fill the disk; long conversations that repeat themselves shrink to a thirtieth, images hardly at all.
+const DENSITY: u64 = 200;
+
 /// The proof that somebody was let in, without which no body is read.
 pub(crate) trait Ticket {}
 
 impl Ticket for Caller {}
 
-impl Ticket for Operator {}
+impl Ticket for Actor {}
 
 /// A JSON body, unread. It is described as a `T`.
 pub(crate) struct JsonBody<T> {
@@ -158,11 +164,16 @@ impl Arriving {
 
     /// The next bytes that come out of what has come; nothing where more must come first.
     fn poll_unpack(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
-        let Some(unpacker) = &mut self.unpacker else { return Poll::Ready(None) };
-        // Much can come out of little: the others have their turn in between.
-        ready!(pin!(consume_budget()).poll(cx));
-        let piece = unpacker.next();
-        Poll::Ready(self.come_out(piece).transpose())
+        loop {
+            let Some(unpacker) = &mut self.unpacker else { return Poll::Ready(None) };
+            // Much can come out of little, and nothing out of much: the others have their turn in between.
+            ready!(pin!(consume_budget()).poll(cx));
+            let piece = unpacker.next();
+            match self.come_out(piece) {
+                Ok(Some(piece)) if piece.is_empty() => {}
+                come => return Poll::Ready(come.transpose()),
+            }
+        }
     }
 
     /// The next bytes as they come.
@@ -186,11 +197,15 @@ impl Arriving {
     /// What has come out of the packing, and what that means.
     fn come_out(&mut self, piece: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
         let piece = piece.map_err(|_| {
-            let message = "The request body is not what its header 'Content-Encoding' says, or it is damaged.";
+            let message = "The request body is not what its header 'Content-Encoding' says, is damaged, or consists of \
+                           thousands of parts.";
             Error::from(Rejection::whole(self.broken, message))
         })?;
         self.unpacked += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        if self.unpacked > self.most { Err(too_large(self.most)) } else { Ok(piece) }
+        if self.unpacked > self.most {
+            return Err(too_large(self.most));
+        }
+        if self.unpacked > LOOSE.max(self.received.saturating_mul(DENSITY)) { Err(too_dense()) } else { Ok(piece) }
     }
 
     /// Ready when the alarm has rung: an error if the body is late, and nothing if it has earned more time meanwhile.
@@ -237,6 +252,16 @@ fn too_large(most: u64) -> Error {
         param: None,
         reason: None,
         message: format!("The request body is larger than {most} bytes."),
+    })
+}
+
+fn too_dense() -> Error {
+    Error::TooLarge(Rejection {
+        param: None,
+        reason: None,
+        message: format!(
+            "The request body unpacks to more than {DENSITY} times its size. Send it without the header 'Content-Encoding'."
+        ),
     })
 }
 

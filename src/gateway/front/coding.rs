@@ -6,7 +6,7 @@
 use std::io::{self, Write as _};
 
 use bytes::{Buf as _, Bytes};
-use flate2::write::MultiGzDecoder;
+use flate2::write::GzDecoder;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use zstd::stream::raw::{DParameter, Decoder, Operation as _};
@@ -19,25 +19,43 @@ const PIECE: usize = 64 * 1024;
 /// only a body made to hurt asks for.
 const WINDOW_LOG: u32 = 23;
 
+/// A body may consist of so many parts, whatever they hold: more than any client makes.
+const PARTS_FREE: u64 = 64;
+/// Beyond that a part holds so much, on average. Each one makes a decoder begin anew, which costs thousands of times what
+/// its ten or twenty bytes cost to send; who packs in parallel makes parts of many kilobytes.
+const PART_BYTES: u64 = 1024;
+
 /// Unpacks one body.
 pub(super) struct Unpacker {
     /// What has come and is not unpacked yet.
     packed: Bytes,
     format: Format,
+    /// Members of gzip or frames of zstd that are over, and what has come out of all of them.
+    parts: u64,
+    unpacked: u64,
 }
 
 enum Format {
-    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+    Gzip(Box<GzDecoder<Vec<u8>>>),
     Zstd(Zstd),
 }
 
 /// Frames of zstd, one behind the other.
 struct Zstd {
     decoder: Decoder<'static>,
+    /// What comes out lies here first: it is made once and not for every frame.
+    buffer: Box<[u8]>,
     /// Where nothing is missing: at the end of a frame.
     whole: bool,
     /// The last piece was full, so more may wait inside.
     more: bool,
+}
+
+/// What came out in one turn.
+struct Turn {
+    piece: Bytes,
+    /// A part is over.
+    over: bool,
 }
 
 // === impl Unpacker ===
@@ -59,7 +77,7 @@ impl Unpacker {
                 return Err(Error::UnsupportedCoding);
             }
         }
-        Ok(format.map(|format| Self { packed: Bytes::new(), format }))
+        Ok(format.map(|format| Self { packed: Bytes::new(), format, parts: 0, unpacked: 0 }))
     }
 
     /// Takes what has come; everything before it must have been unpacked.
@@ -67,13 +85,24 @@ impl Unpacker {
         self.packed = packed;
     }
 
-    /// The next piece, never empty; nothing where more must come first.
+    /// The next piece, which is empty where a part ends with nothing; nothing where more must come first. No turn goes
+    /// beyond the end of a part, so that others have theirs in between.
+    ///
+    /// # Errors
+    ///
+    /// What is damaged, and what consists of very many parts that hold next to nothing.
     pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
-        let piece = match &mut self.format {
+        let turn = match &mut self.format {
             Format::Gzip(decoder) => gunzip(decoder, &mut self.packed)?,
             Format::Zstd(zstd) => zstd.next(&mut self.packed)?,
         };
-        Ok(Some(piece).filter(|piece| !piece.is_empty()).map(Bytes::from))
+        let Some(Turn { piece, over }) = turn else { return Ok(None) };
+        self.parts += u64::from(over);
+        self.unpacked += piece.len() as u64;
+        if self.parts > PARTS_FREE + self.unpacked / PART_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Some(piece))
     }
 
     /// The body has ended: what was still inside.
@@ -87,15 +116,24 @@ impl Unpacker {
     }
 }
 
-fn gunzip(decoder: &mut MultiGzDecoder<Vec<u8>>, packed: &mut Bytes) -> io::Result<Vec<u8>> {
-    while decoder.get_ref().is_empty() && !packed.is_empty() {
-        // It takes no more than fills its own small buffer.
-        match decoder.write(packed)? {
-            0 => return Err(io::ErrorKind::InvalidData.into()),
-            taken => packed.advance(taken),
+fn gunzip(decoder: &mut GzDecoder<Vec<u8>>, packed: &mut Bytes) -> io::Result<Option<Turn>> {
+    while !packed.is_empty() {
+        // It takes no more than fills its own small buffer, and nothing behind the end of its member.
+        let taken = decoder.write(packed)?;
+        packed.advance(taken);
+        let over = taken == 0;
+        if over {
+            decoder.try_finish()?;
+        }
+        let piece = Bytes::from(std::mem::take(decoder.get_mut()));
+        if over {
+            *decoder = GzDecoder::new(Vec::new());
+        }
+        if over || !piece.is_empty() {
+            return Ok(Some(Turn { piece, over }));
         }
     }
-    Ok(std::mem::take(decoder.get_mut()))
+    Ok(None)
 }
 
 // === impl Format ===
@@ -103,7 +141,7 @@ fn gunzip(decoder: &mut MultiGzDecoder<Vec<u8>>, packed: &mut Bytes) -> io::Resu
 impl Format {
     fn named(word: &[u8]) -> Result<Self, Error> {
         if word.eq_ignore_ascii_case(b"gzip") || word.eq_ignore_ascii_case(b"x-gzip") {
-            return Ok(Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))));
+            return Ok(Self::Gzip(Box::new(GzDecoder::new(Vec::new()))));
         }
         if word.eq_ignore_ascii_case(b"zstd") {
             let decoder = Zstd::new().map_err(|error| {
@@ -122,24 +160,26 @@ impl Zstd {
     fn new() -> io::Result<Self> {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
-        Ok(Self { decoder, whole: false, more: false })
+        Ok(Self { decoder, buffer: vec![0; PIECE].into(), whole: false, more: false })
     }
 
-    fn next(&mut self, packed: &mut Bytes) -> io::Result<Vec<u8>> {
-        let mut piece = Vec::new();
-        while piece.is_empty() && (self.more || !packed.is_empty()) {
-            piece.resize(PIECE, 0);
-            let status = self.decoder.run_on_buffers(packed, &mut piece)?;
-            if status.bytes_read == 0 && status.bytes_written == 0 && !packed.is_empty() {
+    fn next(&mut self, packed: &mut Bytes) -> io::Result<Option<Turn>> {
+        while self.more || !packed.is_empty() {
+            let status = self.decoder.run_on_buffers(packed, &mut self.buffer)?;
+            let (read, written) = (status.bytes_read, status.bytes_written);
+            if read == 0 && written == 0 && !packed.is_empty() {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            packed.advance(status.bytes_read);
-            self.more = status.bytes_written == PIECE;
+            packed.advance(read);
+            self.more = written == PIECE;
+            let over = status.remaining == 0 && (read > 0 || written > 0);
             // Asked for what it does not have it begins the next frame, of which nothing has come.
-            self.whole = status.remaining == 0 || (self.whole && status.bytes_read == 0);
-            piece.truncate(status.bytes_written);
+            self.whole = status.remaining == 0 || (self.whole && read == 0);
+            if over || written > 0 {
+                return Ok(Some(Turn { piece: Bytes::copy_from_slice(&self.buffer[..written]), over }));
+            }
         }
-        Ok(piece)
+        Ok(None)
     }
 }
 
@@ -207,6 +247,22 @@ mod tests {
             for cut in [1, 5, usize::MAX] {
                 assert_eq!(unpack(coding, &both, cut).expect("whole").1, b"{\"a\":1}", "{coding}, cut into {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn a_body_of_many_members_that_hold_next_to_nothing_is_none() {
+        for (coding, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
+            for (little, cut) in [(&b""[..], 1), (b"", 16 * 1024), (b"1", 1), (b"0123456789", 16 * 1024)] {
+                let many = pack(little).repeat(5_000);
+                let refused = unpack(coding, &many, cut).is_err();
+                assert!(refused, "{coding}: {} bytes in {} bytes, cut into {cut}", little.len(), many.len());
+            }
+            let few = [pack(b"").repeat(16), pack(b"{}")].concat();
+            assert_eq!(unpack(coding, &few, usize::MAX).expect("whole").1, b"{}", "{coding}");
+            let text = text();
+            let fair: Vec<u8> = text.chunks(2048).flat_map(pack).collect();
+            assert!(unpack(coding, &fair, 4096).expect("whole").1 == text, "{coding}");
         }
     }
 

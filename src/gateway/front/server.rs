@@ -137,6 +137,10 @@ pub(crate) fn refuse_the_rest<C: Counts>(api: &mut ApiDescription<C>) -> Result<
         }
     }
     for (path, method) in NOTHING_HERE.iter().flat_map(|path| METHODS.map(|method| (*path, method))) {
+        // Whoever looks at the root is a person; what is sent there comes from a client with a wrong address.
+        if path == "/" && matches!(method, Method::GET | Method::HEAD) {
+            continue;
+        }
         let name = format!("nothing at {method} {path}");
         let endpoint = ApiEndpoint::new(name, nothing_here, method, "application/json", path, ApiEndpointVersions::All);
         api.register(endpoint.visible(false))?;
@@ -151,12 +155,17 @@ fn refuse_method<C: Counts>(
 ) -> Result<(), ApiDescriptionRegisterError> {
     let name = format!("refuse {method} {path}");
     let all = ApiEndpointVersions::All;
-    let endpoint = if path.contains("{model}") {
-        ApiEndpoint::new(name, not_allowed_below::<C, BelowModels>, method, "application/json", path, all)
-    } else if path.contains('{') {
-        ApiEndpoint::new(name, not_allowed_below::<C, BelowAccounts>, method, "application/json", path, all)
-    } else {
-        ApiEndpoint::new(name, not_allowed, method, "application/json", path, all)
+    let endpoint = match variable(path) {
+        None => ApiEndpoint::new(name, not_allowed, method, "application/json", path, all),
+        Some("model") => {
+            ApiEndpoint::new(name, not_allowed_below::<C, BelowModels>, method, "application/json", path, all)
+        }
+        Some("id") => ApiEndpoint::new(name, not_allowed_below::<C, BelowIds>, method, "application/json", path, all),
+        Some("request_id") => {
+            ApiEndpoint::new(name, not_allowed_below::<C, BelowRequests>, method, "application/json", path, all)
+        }
+        // dropshot itself says at the start where the name is yet another one.
+        Some(_) => ApiEndpoint::new(name, not_allowed_below::<C, BelowNames>, method, "application/json", path, all),
     };
     api.register(endpoint.visible(false))
 }
@@ -173,11 +182,25 @@ struct BelowModels {
     _model: String,
 }
 
-/// The variable segment of an address of the operators.
+/// The variable segment of an address of the operators, where it is an id.
 #[derive(Deserialize, JsonSchema)]
-struct BelowAccounts {
+struct BelowIds {
+    #[serde(rename = "id")]
+    _id: String,
+}
+
+/// The same where it is a name.
+#[derive(Deserialize, JsonSchema)]
+struct BelowNames {
     #[serde(rename = "name")]
     _name: String,
+}
+
+/// The same where it is the id of a request.
+#[derive(Deserialize, JsonSchema)]
+struct BelowRequests {
+    #[serde(rename = "request_id")]
+    _request_id: String,
 }
 
 async fn not_allowed_below<C: Counts, P: DeserializeOwned + JsonSchema + Send + Sync + 'static>(
@@ -189,17 +212,14 @@ async fn not_allowed_below<C: Counts, P: DeserializeOwned + JsonSchema + Send + 
 
 async fn not_allowed<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let (method, path) = sought(&context);
-    let allowed: Vec<&str> = known()
-        .filter(|operation| {
-            operation.path == path || (operation.path.contains('{') && path.starts_with(below(operation.path)))
-        })
-        .map(|operation| operation.method)
-        .collect();
+    let here = || known().filter(|operation| fits(operation.path, &path));
+    let allowed: Vec<&str> = here().map(|operation| operation.method).collect();
+    let of_operators = here().any(|operation| ADMIN_OPERATIONS.contains(operation));
     let mut response = refusal(&Error::NotFound(Missing::Method { method, path }));
     if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
         response.headers_mut().insert(ALLOW, allowed);
     }
-    if ADMIN_OPERATIONS.iter().any(|operation| context.request.uri().path().starts_with(below(operation.path))) {
+    if of_operators {
         response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     }
     if wants_websocket(context.request.headers()) {
@@ -215,9 +235,22 @@ fn wants_websocket(headers: &HeaderMap) -> bool {
     protocols.into_iter().any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// What stands before the variable segment.
-fn below(path: &str) -> &str {
-    path.split('{').next().unwrap_or(path)
+/// The name of the variable segment of an address, if it has one.
+fn variable(path: &str) -> Option<&str> {
+    let (_, rest) = path.split_once('{')?;
+    Some(rest.split_once('}')?.0)
+}
+
+/// Whether an address as sent is one of this form.
+fn fits(form: &str, path: &str) -> bool {
+    let (mut form, mut path) = (form.split('/'), path.split('/'));
+    loop {
+        match (form.next(), path.next()) {
+            (None, None) => return true,
+            (Some(form), Some(path)) if form == path || (form.starts_with('{') && !path.is_empty()) => {}
+            _ => return false,
+        }
+    }
 }
 
 /// Our 404.
@@ -237,4 +270,26 @@ fn counted<C: Counts>(context: &RequestContext<C>, response: Response<Bytes>) ->
 
 fn sought<C: ServerContext>(context: &RequestContext<C>) -> (String, String) {
     (context.request.method().to_string(), context.request.uri().path().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_fits_its_form_segment_by_segment() {
+        assert!(fits("/admin/v1/keys", "/admin/v1/keys"));
+        assert!(fits("/admin/v1/keys/{id}", "/admin/v1/keys/a%2Fb"));
+        assert!(fits("/admin/v1/keys/{id}/rotate", "/admin/v1/keys/x/rotate"));
+        for other in ["/admin/v1/keys/", "/admin/v1/keys/x/rotate", "/admin/v1/users/x", "/admin/v1/keys"] {
+            assert!(!fits("/admin/v1/keys/{id}", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn every_variable_segment_has_a_name_that_a_refusal_can_take() {
+        let names: Vec<&str> = known().filter_map(|operation| variable(operation.path)).collect();
+        assert!(names.iter().all(|name| ["model", "id", "name", "request_id"].contains(name)), "{names:?}");
+        assert!(names.contains(&"model") && names.contains(&"request_id"));
+    }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use aws_lc_rs::hmac;
 
 use super::Secret;
-use crate::gateway::store::{KeyHash, PepperKey};
+use crate::gateway::store::{KeyHash, PepperKey, SecretHash};
 
 /// The key of the hash.
 pub(crate) struct Pepper(hmac::Key);
@@ -26,6 +26,17 @@ impl Pepper {
         KeyHash(hash)
     }
 
+    /// What is stored of another long random text. Its purpose is hashed with it, so that none opens what another does.
+    pub(crate) fn hash_of(&self, purpose: &str, text: &[u8]) -> SecretHash {
+        let mut context = hmac::Context::with_key(&self.0);
+        for part in [b"imagate ".as_slice(), purpose.as_bytes(), b"\0", text] {
+            context.update(part);
+        }
+        let mut hash = [0; 32];
+        hash.copy_from_slice(context.sign().as_ref());
+        SecretHash(hash)
+    }
+
     /// Whether this is the secret, in the same time whichever byte differs.
     pub(super) fn verify(&self, secret: &Secret, hash: &KeyHash) -> bool {
         hmac::verify(&self.0, secret.expose().as_bytes(), &hash.0).is_ok()
@@ -41,11 +52,12 @@ impl fmt::Debug for Pepper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::keys::SecretKind;
     use crate::gateway::store::MasterKey;
 
     #[test]
     fn the_same_secret_has_another_hash_in_another_installation() {
-        let secret = Secret::generate().unwrap();
+        let secret = Secret::generate(SecretKind::Key).unwrap();
         let one = Pepper::new(&PepperKey::for_test(1));
         let other = Pepper::new(&PepperKey::for_test(2));
         assert!(one.verify(&secret, &one.hash(&secret)));
@@ -56,7 +68,7 @@ mod tests {
     fn the_keys_of_an_older_installation_stay_good() {
         let pepper = Pepper::new(&PepperKey::of_older(&MasterKey::for_test(7)));
         let text = b"sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz012345";
-        let secret = Secret::parse(&[text.as_slice(), b"2OVSXj"].concat()).unwrap();
+        let secret = Secret::parse(SecretKind::Key, &[text.as_slice(), b"2OVSXj"].concat()).unwrap();
         let hash = pepper.hash(&secret).0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(hash, "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49");
     }

@@ -1,4 +1,4 @@
-//! The form of a key: `sk-img-<public id>-<secret><checksum>`.
+//! The form of a key: `sk-img-<public id>-<secret><checksum>`; admin tokens begin with `sk-adm-`.
 //!
 //! The prefix lets scanners find leaked keys, the public id can be shown, the secret carries 190 bits, and the
 //! checksum lets us refuse a mistyped or invented key without asking the database.
@@ -7,35 +7,64 @@ use std::fmt;
 
 use crate::gateway::store::{PublicId, StoreError, random_base62};
 
-const PREFIX: &[u8] = b"sk-img-";
+const PREFIX_LENGTH: usize = 7;
 const PUBLIC_ID_LENGTH: usize = 12;
 const SECRET_LENGTH: usize = 32;
 const CHECKSUM_LENGTH: usize = 6;
 
-const PUBLIC_ID_START: usize = PREFIX.len();
+const PUBLIC_ID_START: usize = PREFIX_LENGTH;
 const PUBLIC_ID_END: usize = PUBLIC_ID_START + PUBLIC_ID_LENGTH;
 const CHECKSUM_START: usize = PUBLIC_ID_END + 1 + SECRET_LENGTH;
 const LENGTH: usize = CHECKSUM_START + CHECKSUM_LENGTH;
+
+/// What a secret is for. One is never taken for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SecretKind {
+    /// The key of a caller.
+    Key,
+    /// An admin token.
+    AdminToken,
+}
+
+impl SecretKind {
+    const fn prefix(self) -> &'static [u8; PREFIX_LENGTH] {
+        match self {
+            Self::Key => b"sk-img-",
+            Self::AdminToken => b"sk-adm-",
+        }
+    }
+}
 
 /// A well-formed key, which says nothing about whether it is a valid one.
 pub(crate) struct Secret([u8; LENGTH]);
 
 impl Secret {
     /// A key that nobody has ever seen.
-    pub(super) fn generate() -> Result<Self, StoreError> {
+    pub(crate) fn generate(kind: SecretKind) -> Result<Self, StoreError> {
+        Self::with_public_id(kind, random_base62()?)
+    }
+
+    /// Another key under the same public id.
+    pub(super) fn under(public_id: &PublicId) -> Result<Self, StoreError> {
+        let letters = public_id.as_str().as_bytes().try_into();
+        let letters = letters.map_err(|_| StoreError::Refused("the public id of a key has another length".into()))?;
+        Self::with_public_id(SecretKind::Key, letters)
+    }
+
+    fn with_public_id(kind: SecretKind, public_id: [u8; PUBLIC_ID_LENGTH]) -> Result<Self, StoreError> {
         let mut text = [b'-'; LENGTH];
-        text[..PUBLIC_ID_START].copy_from_slice(PREFIX);
-        text[PUBLIC_ID_START..PUBLIC_ID_END].copy_from_slice(&random_base62::<PUBLIC_ID_LENGTH>()?);
+        text[..PUBLIC_ID_START].copy_from_slice(kind.prefix());
+        text[PUBLIC_ID_START..PUBLIC_ID_END].copy_from_slice(&public_id);
         text[PUBLIC_ID_END + 1..CHECKSUM_START].copy_from_slice(&random_base62::<SECRET_LENGTH>()?);
         let checksum = checksum(&text[..CHECKSUM_START]);
         text[CHECKSUM_START..].copy_from_slice(&checksum);
         Ok(Self(text))
     }
 
-    /// Reads what a caller sent. Looks at nothing but the length of a text that cannot be a key.
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+    /// Reads what somebody sent. Looks at nothing but the length of a text that cannot be a key.
+    pub(crate) fn parse(kind: SecretKind, text: &[u8]) -> Option<Self> {
         let text: &[u8; LENGTH] = text.try_into().ok()?;
-        let well_formed = text.starts_with(PREFIX)
+        let well_formed = text.starts_with(kind.prefix())
             && text[PUBLIC_ID_START..PUBLIC_ID_END].iter().all(u8::is_ascii_alphanumeric)
             && text[PUBLIC_ID_END] == b'-'
             && text[PUBLIC_ID_END + 1..].iter().all(u8::is_ascii_alphanumeric)
@@ -55,7 +84,7 @@ impl Secret {
 
     /// The checksum that belongs behind such a text, for forging keys.
     #[cfg(test)]
-    pub(super) fn checksum_of(text: &str) -> String {
+    pub(crate) fn checksum_of(text: &str) -> String {
         ascii(&checksum(text.as_bytes())).to_owned()
     }
 }
@@ -119,42 +148,42 @@ mod tests {
 
     #[test]
     fn a_new_key_has_the_published_form_and_parses() {
-        let secret = Secret::generate().unwrap();
+        let secret = Secret::generate(SecretKind::Key).unwrap();
         let text = secret.expose();
         let (public_id, tail) = text.strip_prefix("sk-img-").unwrap().split_once('-').unwrap();
         assert_eq!((public_id.len(), tail.len()), (12, 38));
         assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
-        assert_eq!(Secret::parse(text.as_bytes()).unwrap().public_id(), secret.public_id());
+        assert_eq!(Secret::parse(SecretKind::Key, text.as_bytes()).unwrap().public_id(), secret.public_id());
     }
 
     #[test]
     fn no_changed_or_missing_letter_parses() {
-        let secret = Secret::generate().unwrap();
+        let secret = Secret::generate(SecretKind::Key).unwrap();
         let good = secret.expose().as_bytes();
         for place in 0..good.len() {
             for other in [b'0', b'Z', b'-', b' ', 0, 0xff] {
                 let mut text = good.to_vec();
                 text[place] = other;
-                assert!(text == good || Secret::parse(&text).is_none(), "{other} at {place}");
+                assert!(text == good || Secret::parse(SecretKind::Key, &text).is_none(), "{other} at {place}");
             }
-            assert!(Secret::parse(&good[..place]).is_none(), "cut at {place}");
+            assert!(Secret::parse(SecretKind::Key, &good[..place]).is_none(), "cut at {place}");
         }
-        assert!(Secret::parse(&[good, b"0"].concat()).is_none());
+        assert!(Secret::parse(SecretKind::Key, &[good, b"0"].concat()).is_none());
     }
 
     #[test]
     fn a_right_checksum_does_not_make_up_for_a_wrong_form() {
-        let secret = Secret::generate().unwrap();
+        let secret = Secret::generate(SecretKind::Key).unwrap();
         let body = &secret.expose()[..CHECKSUM_START];
         for wrong in [body.replacen("sk-img-", "sk-xyz-", 1), body.replacen("-", "_", 3), body.replacen("sk", "SK", 1)]
         {
             let forged = format!("{wrong}{}", Secret::checksum_of(&wrong));
-            assert!(Secret::parse(forged.as_bytes()).is_none(), "{forged}");
+            assert!(Secret::parse(SecretKind::Key, forged.as_bytes()).is_none(), "{forged}");
         }
         let mut wrong = body.to_owned();
         wrong.replace_range(PUBLIC_ID_END..=PUBLIC_ID_END, "x");
         let forged = format!("{wrong}{}", Secret::checksum_of(&wrong));
-        assert!(Secret::parse(forged.as_bytes()).is_none(), "{forged}");
+        assert!(Secret::parse(SecretKind::Key, forged.as_bytes()).is_none(), "{forged}");
     }
 
     #[test]
@@ -162,13 +191,24 @@ mod tests {
         for _ in 0..20_000 {
             let letters = random_base62::<50>().unwrap();
             let (public_id, rest) = letters.split_at(PUBLIC_ID_LENGTH);
-            assert!(Secret::parse(&[PREFIX, public_id, b"-", rest].concat()).is_none());
+            assert!(
+                Secret::parse(SecretKind::Key, &[SecretKind::Key.prefix(), public_id, b"-", rest].concat()).is_none()
+            );
+        }
+    }
+
+    #[test]
+    fn an_admin_token_is_no_key_and_a_key_no_admin_token() {
+        for (kind, other) in [(SecretKind::Key, SecretKind::AdminToken), (SecretKind::AdminToken, SecretKind::Key)] {
+            let secret = Secret::generate(kind).unwrap();
+            assert!(Secret::parse(kind, secret.expose().as_bytes()).is_some());
+            assert!(Secret::parse(other, secret.expose().as_bytes()).is_none());
         }
     }
 
     #[test]
     fn debug_shows_the_public_id_alone() {
-        let secret = Secret::generate().unwrap();
+        let secret = Secret::generate(SecretKind::Key).unwrap();
         let shown = format!("{secret:?}");
         assert!(shown.contains(secret.public_id().as_str()));
         assert!(!shown.contains(&secret.expose()[PUBLIC_ID_END..]));

@@ -1,12 +1,14 @@
 //! Who is admitted, who is not, and what it costs and tells.
 
+mod book;
+
 use std::sync::atomic::Ordering;
 
 use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::store::testing::{Double, fresh, older};
-use crate::gateway::store::{PepperKey, SqliteStore};
+use crate::gateway::store::{KeyStore as _, PeopleStore as _, PepperKey, SqliteStore, UserChange, UserChanged};
 
 struct Fixture {
     keys: Keys,
@@ -25,7 +27,7 @@ impl Fixture {
     }
 
     async fn create(&self) -> Created {
-        self.keys.create("laptop", "ada", "default").await.unwrap()
+        self.keys.create_for_test("laptop", "ada", "default").await
     }
 
     async fn admit(&self, header: &str) -> Result<Caller, Denied> {
@@ -34,6 +36,14 @@ impl Fixture {
 
     async fn is_invalid(&self, header: &str) -> bool {
         matches!(self.admit(header).await, Err(Denied::Invalid))
+    }
+
+    async fn change(&self, key: &KeyId, change: KeyChange) -> Result<KeyRow, KeyError> {
+        self.keys.change(&Act::command(), key.as_str(), None, change).await
+    }
+
+    fn refreshes(&self) -> usize {
+        self.store.refreshes.load(Ordering::Relaxed)
     }
 
     fn calls(&self) -> usize {
@@ -100,12 +110,12 @@ async fn what_cannot_be_a_key_is_refused_without_a_query() {
 async fn a_well_formed_key_that_is_not_ours_is_refused() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let stranger = Secret::generate().unwrap();
+    let stranger = Secret::generate(SecretKind::Key).unwrap();
     assert!(fixture.is_invalid(&format!("Bearer {}", stranger.expose())).await);
 
     // The public id of a good key with another secret behind it.
     let forged = with_public_id(&stranger, &created.secret);
-    assert!(Secret::parse(forged.as_bytes()).is_some());
+    assert!(Secret::parse(SecretKind::Key, forged.as_bytes()).is_some());
     assert!(fixture.is_invalid(&format!("Bearer {forged}")).await);
 }
 
@@ -119,51 +129,113 @@ async fn a_key_is_refused_while_it_is_disabled_and_for_ever_when_it_is_deleted()
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let header = header(&created);
-    let public_id = created.secret.public_id();
 
-    fixture.keys.disable(created.id.as_str()).await.unwrap();
+    fixture.change(&created.id, KeyChange::Disable).await.unwrap();
     assert!(fixture.is_invalid(&header).await);
-    fixture.keys.enable(public_id.as_str()).await.unwrap();
+    fixture.change(&created.id, KeyChange::Enable).await.unwrap();
     assert!(fixture.admit(&header).await.is_ok());
-    fixture.keys.delete(created.id.as_str()).await.unwrap();
+    fixture.change(&created.id, KeyChange::Delete).await.unwrap();
     assert!(fixture.is_invalid(&header).await);
 
-    assert!(matches!(fixture.keys.enable(created.id.as_str()).await, Err(KeyError::Unknown)));
-    assert!(matches!(fixture.keys.disable("key_nobody").await, Err(KeyError::Unknown)));
+    assert!(matches!(fixture.change(&created.id, KeyChange::Enable).await, Err(KeyError::Unknown)));
+    assert!(matches!(fixture.change(&"key_nobody".into(), KeyChange::Disable).await, Err(KeyError::Unknown)));
     assert!(fixture.keys.list().await.unwrap().is_empty());
 }
 
-#[tokio::test]
-async fn a_key_changed_by_another_process_is_refused_at_once() {
-    let fixture = Fixture::new().await;
-    let created = fixture.create().await;
-    assert!(fixture.admit(&header(&created)).await.is_ok());
-    let command = SqliteStore::open(fixture.dir.path(), None).await.unwrap();
-    let pepper = Pepper::new(command.pepper_key());
-    Keys::new(Arc::new(command), pepper).disable(created.id.as_str()).await.unwrap();
-    assert!(fixture.is_invalid(&header(&created)).await);
+fn entry(keys: &Keys, secret: &Secret) -> Entry {
+    Entry {
+        id: "key_1".into(),
+        user: "usr_1".into(),
+        group_name: "default".into(),
+        hash: keys.pepper.hash(secret),
+        previous: None,
+        expires_at: None,
+        refused: false,
+    }
 }
 
-#[test]
-fn a_key_is_good_until_the_moment_it_expires() {
+#[tokio::test]
+async fn a_key_is_good_until_the_moment_it_expires() {
     let moment = |text: &str| text.parse::<Timestamp>().unwrap();
-    let key = KeyRow {
-        id: "key_1".into(),
-        public_id: "p".into(),
-        name: String::new(),
-        user: "usr_1".into(),
-        user_name: String::new(),
-        group: "grp_1".into(),
-        group_name: String::new(),
-        hash: KeyHash([0; 32]),
-        created_at: moment("2026-01-01T00:00:00Z"),
-        expires_at: Some(moment("2026-06-01T00:00:00Z")),
-        last_used_at: None,
-        disabled_at: None,
-        deleted_at: None,
-    };
+    let Fixture { keys, .. } = Fixture::new().await;
+    let secret = Secret::generate(SecretKind::Key).unwrap();
+    let key = Entry { expires_at: Some(moment("2026-06-01T00:00:00Z")), ..entry(&keys, &secret) };
     assert!(is_good(&key, moment("2026-05-31T23:59:59.999Z")));
     assert!(!is_good(&key, moment("2026-06-01T00:00:00Z")));
+    assert!(!is_good(&Entry { refused: true, ..key }, moment("2026-05-31T00:00:00Z")));
+}
+
+#[tokio::test]
+async fn the_former_secret_is_good_until_the_grace_is_over() {
+    let moment = |text: &str| text.parse::<Timestamp>().unwrap();
+    let Fixture { keys, .. } = Fixture::new().await;
+    let [old, new] = [0; 2].map(|_| Secret::generate(SecretKind::Key).unwrap());
+    let until = moment("2026-06-01T00:00:00Z");
+    let key = Entry { previous: Some((keys.pepper.hash(&old), until)), ..entry(&keys, &new) };
+    for (secret, now, good) in [
+        (&old, "2026-05-31T23:59:59.999Z", true),
+        (&old, "2026-06-01T00:00:00Z", false),
+        (&new, "2026-05-31T23:59:59.999Z", true),
+        (&new, "2026-06-01T00:00:00Z", true),
+    ] {
+        assert_eq!(keys.is_its_secret(secret, &key, moment(now)), good, "{now}");
+    }
+}
+
+#[tokio::test]
+async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
+    let fixture = Fixture::new().await;
+    let first = fixture.create().await;
+    let rotate = async |grace| {
+        fixture.keys.rotate(&Act::command(), first.id.as_str(), None, Duration::from_secs(grace)).await.unwrap()
+    };
+    let second = rotate(3600).await;
+    assert_eq!((&second.id, second.secret.public_id()), (&first.id, first.secret.public_id()));
+    assert!(second.previous_until.is_some() && second.secret.expose() != first.secret.expose());
+    for key in [&first, &second] {
+        assert_eq!(fixture.admit(&header(key)).await.unwrap().key(), &first.id);
+    }
+    // Once more, and at once: the first two are over.
+    let third = rotate(0).await;
+    assert_eq!(third.previous_until, None);
+    assert!(fixture.is_invalid(&header(&first)).await && fixture.is_invalid(&header(&second)).await);
+    assert!(fixture.admit(&header(&third)).await.is_ok());
+
+    let id = first.id.as_str();
+    let too_long = LONGEST_GRACE + Duration::from_secs(1);
+    let refused = fixture.keys.rotate(&Act::command(), id, None, too_long).await.unwrap_err();
+    assert!(matches!(refused, KeyError::Field { field: "grace_seconds", .. }));
+    let stranger = UserId::from("usr_2");
+    let refused = fixture.keys.rotate(&Act::command(), id, Some(&stranger), Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, KeyError::Unknown));
+    assert!(fixture.admit(&header(&third)).await.is_ok());
+}
+
+#[tokio::test]
+async fn members_make_keys_in_the_groups_that_an_admin_allows() {
+    let fixture = Fixture::new().await;
+    let command = Act::command();
+    let ada = fixture.store.ensure_user(&command, "ada").await.unwrap();
+    fixture.store.ensure_group(&command, "studio").await.unwrap();
+    let as_herself = Act { kind: ActorKind::User, user: Some(ada.id.clone()), ..Act::command() };
+    let as_admin = Act { kind: ActorKind::User, user: Some("usr_admin".into()), ..Act::command() };
+    let create = async |act: &Act, user: &UserRow, group: &str| {
+        let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None }).await;
+        made.map(|made| made.group_name).map_err(|error| error.to_string())
+    };
+    let none = Err("there is no such group".to_owned());
+    assert_eq!(create(&as_herself, &ada, "default").await, Ok("default".to_owned()));
+    assert_eq!(create(&as_herself, &ada, "studio").await, none);
+    assert_eq!(create(&as_admin, &ada, "studio").await, Ok("studio".to_owned()));
+    assert_eq!(create(&as_admin, &ada, "nowhere").await, none);
+    assert_eq!(create(&command, &ada, "elsewhere").await, Ok("elsewhere".to_owned()));
+
+    let groups = [UserChange::Groups(vec!["studio".to_owned()])];
+    let UserChanged::Done(ada) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
+        panic!("ada is gone")
+    };
+    assert_eq!(create(&as_herself, &ada, "studio").await, Ok("studio".to_owned()));
+    assert_eq!(create(&as_herself, &ada, "default").await, none);
 }
 
 #[tokio::test]
@@ -174,16 +246,6 @@ async fn another_installation_does_not_admit_a_copied_row() {
     let elsewhere = Keys::new(store, Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
     assert!(matches!(elsewhere.admit(Some(header.as_bytes())).await, Err(Denied::Invalid)));
-}
-
-#[tokio::test]
-async fn trouble_with_the_database_is_not_an_invalid_key() {
-    let fixture = Fixture::new().await;
-    let created = fixture.create().await;
-    fixture.store.set_trouble(Some(|| StoreError::Busy));
-    assert!(matches!(fixture.admit(&header(&created)).await, Err(Denied::Unavailable(StoreError::Busy))));
-    fixture.store.set_trouble(None);
-    assert!(fixture.admit(&header(&created)).await.is_ok());
 }
 
 #[tokio::test]
@@ -229,16 +291,30 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn names_that_nobody_could_read_are_refused_before_anything_is_stored() {
+async fn what_nobody_could_read_or_use_is_refused_before_anything_is_stored() {
     let fixture = Fixture::new().await;
+    let act = Act::command();
+    let user = fixture.store.ensure_user(&act, "ada").await.unwrap();
+    let disabled = UserRow { disabled_at: Some(act.at), ..user.clone() };
     let long = "x".repeat(MAX_NAME_CHARS + 1);
-    for (name, user, group, of) in
-        [("", "a", "b", "key"), ("a", " ", "b", "user"), ("a", "b", &long, "group"), ("a\n", "b", "c", "key")]
-    {
-        let error = fixture.keys.create(name, user, group).await.unwrap_err();
-        assert!(error.to_string().contains(of), "{error}");
+    let asked = fixture.calls();
+    let new = |name, group, expires_at| NewKey { name, user: &user, group, expires_at };
+    for (new, of) in [
+        (new("", "b", None), "name"),
+        (new("a\n", "b", None), "name"),
+        (new("a", &long, None), "group"),
+        (new("a", " ", None), "group"),
+        (new("a", "b", Some(act.at)), "expires_at"),
+        (NewKey { user: &disabled, ..new("a", "b", None) }, "user"),
+    ] {
+        let error = fixture.keys.create(&act, new).await.unwrap_err();
+        assert!(matches!(error, KeyError::Field { field, .. } if field == of), "{error:?}");
     }
-    assert_eq!(fixture.calls(), 0);
+    for (change, of) in [(KeyChange::Rename(long), "name"), (KeyChange::Expire(Some(act.at)), "expires_at")] {
+        let error = fixture.keys.change(&act, "key_1", None, change).await.unwrap_err();
+        assert!(matches!(error, KeyError::Field { field, .. } if field == of), "{error:?}");
+    }
+    assert_eq!(fixture.calls(), asked);
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use super::open::Closing;
 use super::*;
-use crate::gateway::store::SqliteStore;
 use crate::gateway::store::testing::{Double, POISON, child_dir, fresh, spawn_child};
+use crate::gateway::store::{RecordFilter, SqliteStore};
 
 struct Fixture {
     ledger: Ledger,

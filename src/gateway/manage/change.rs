@@ -7,21 +7,27 @@ use serde_json::{Map, Value};
 use super::{Known, ManageError, Source, find};
 use crate::gateway::accounts::{sealed_for, secrets_of_row};
 use crate::gateway::config::{self, Config};
-use crate::gateway::store::{AccountChange, NewAccount, SqliteStore, Store as _, StoreError, Timestamp, Vault};
+use crate::gateway::store::{AccountChange, Act, NewAccount, SqliteStore, Store as _, StoreError, Vault};
 
-/// Adds an account to the store, with its settings by the names of `[[accounts]]` and its secrets by theirs.
+/// An account to be added.
+pub(crate) struct Wanted {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its settings, by the names of `[[accounts]]`.
+    pub(crate) settings: Map<String, Value>,
+    /// Its secrets, by theirs.
+    pub(crate) secrets: BTreeMap<String, String>,
+}
+
+/// Adds an account to the store.
 ///
 /// # Errors
 ///
 /// Everything that is wrong with the settings; or the name is taken, also by the file.
-pub(crate) async fn add(
-    config: &Config,
-    store: &SqliteStore,
-    name: &str,
-    settings: &Map<String, Value>,
-    secrets: BTreeMap<String, String>,
-) -> Result<Known, ManageError> {
-    let settings = Value::Object(settings.clone()).to_string();
+pub(crate) async fn add(config: &Config, store: &SqliteStore, act: &Act, wanted: Wanted) -> Result<Known, ManageError> {
+    let Wanted { name, settings, secrets } = wanted;
+    let name = name.as_str();
+    let settings = Value::Object(settings).to_string();
     let account = config::account_from_json(name, &settings, secrets.clone()).map_err(ManageError::Settings)?;
     let in_file = config.accounts.iter().any(|account| account.name == name && !account.implicit);
     if in_file {
@@ -36,7 +42,7 @@ pub(crate) async fn add(
         settings,
         sealed: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
     };
-    let row = store.insert_account(&new).await.map_err(|error| match error {
+    let row = store.insert_account(act, &new).await.map_err(|error| match error {
         StoreError::Conflict => ManageError::Taken(name.to_owned()),
         error => error.into(),
     })?;
@@ -51,6 +57,7 @@ pub(crate) async fn add(
 pub(crate) async fn change(
     config: &Config,
     store: &SqliteStore,
+    act: &Act,
     handle: &str,
     change: AccountChange,
 ) -> Result<Known, ManageError> {
@@ -61,7 +68,7 @@ pub(crate) async fn change(
         // The file has it, and no server has started with it yet: what is said of it now must not be lost.
         store.sync_account(crate::gateway::spec(account)).await?;
     }
-    let row = store.change_account(&known.name, change, Timestamp::now()).await?;
+    let row = store.change_account(act, &known.name, change).await?;
     // Somebody deleted it this moment.
     known.row = Some(row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?);
     Ok(known)
@@ -72,12 +79,17 @@ pub(crate) async fn change(
 /// # Errors
 ///
 /// There is no such account, or it is one of the file.
-pub(crate) async fn delete(config: &Config, store: &SqliteStore, handle: &str) -> Result<Known, ManageError> {
+pub(crate) async fn delete(
+    config: &Config,
+    store: &SqliteStore,
+    act: &Act,
+    handle: &str,
+) -> Result<Known, ManageError> {
     let known = find(config, store, handle).await?;
     if known.source == Source::File {
         return Err(ManageError::OfFile(known.name));
     }
-    if !store.delete_account(&known.name).await? {
+    if !store.delete_account(act, &known.name).await? {
         return Err(ManageError::Unknown(handle.to_owned()));
     }
     Ok(known)
@@ -92,6 +104,7 @@ pub(crate) async fn delete(config: &Config, store: &SqliteStore, handle: &str) -
 pub(crate) async fn rotate(
     config: &Config,
     store: &SqliteStore,
+    act: &Act,
     handle: &str,
     secrets: BTreeMap<String, String>,
 ) -> Result<Known, ManageError> {
@@ -105,7 +118,7 @@ pub(crate) async fn rotate(
     let settings = row.settings.as_deref().unwrap_or("{}");
     let account = config::account_from_json(&row.name, settings, all.clone()).map_err(ManageError::Settings)?;
     let change = AccountChange::Reseal(seal(&row.name, &all, store.vault())?);
-    let row = store.change_account(&row.name, change, Timestamp::now()).await?;
+    let row = store.change_account(act, &row.name, change).await?;
     let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
     Ok(Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) })
 }

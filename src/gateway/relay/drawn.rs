@@ -103,10 +103,7 @@ impl Drawn {
         let Input::Answer(scan) = &mut self.input else { return Ok(()) };
         self.progressed = true;
         let was_done = scan.is_done();
-        let read = if was_done { 0 } else { self.found.read(scan, piece, piece, sink)? };
-        if piece[read..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-            return Err(Malformed::Surplus);
-        }
+        self.found.read_on(scan, piece, piece, sink)?;
         if scan.is_done() && !was_done {
             self.found.end_response(sink);
         }
@@ -124,8 +121,8 @@ impl Drawn {
                 Stretch::Data => {
                     self.progressed = true;
                     data.begin(part);
-                    let is_read = *data != Data::Object || self.found.read(scan, piece, part, sink)? == part.len();
-                    is_read.then_some(()).ok_or(Malformed::Surplus)?;
+                    let is_object = *data == Data::Object;
+                    is_object.then(|| self.found.read_on(scan, piece, part, sink)).transpose()?;
                 }
                 Stretch::End { .. } => {
                     let scan = std::mem::replace(scan, Scan::new());

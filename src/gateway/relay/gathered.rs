@@ -35,8 +35,8 @@ pub(crate) struct Kept {
 pub(crate) enum Unkept {
     /// Its answer broke off, and this was charged all the same.
     Broken(Broken, Option<Usage>),
-    /// Our own disk did not take it.
-    Disk(io::ErrorKind),
+    /// Our own disk did not take it, and this was charged all the same.
+    Disk(io::ErrorKind, Option<Usage>),
 }
 
 /// Images that are all there, on their way out.
@@ -50,21 +50,30 @@ pub(super) struct Gathered {
     offset: u64,
 }
 
-/// Reads an answer of one image to its end, onto the disk.
+/// Reads an answer of one image to its end, onto the disk. It is read to its end also where the disk does not take it: the
+/// tokens come last, and they were paid for.
 pub(crate) async fn keep(proven: Proven, mut writer: Writer) -> Result<Kept, Unkept> {
     let mut course = proven.course;
+    let mut full = None;
     loop {
         let step = std::future::poll_fn(|cx| course.poll_step(cx)).await;
-        let step = step.map_err(|broken| Unkept::Broken(broken, course.summary().usage))?;
+        let step = step.map_err(|broken| match full {
+            None => Unkept::Broken(broken, course.summary().usage),
+            Some(kind) => Unkept::Disk(kind, course.summary().usage),
+        })?;
         let (pieces, summary) = match step {
             Step::Pieces(pieces) => (pieces, None),
             Step::End(tail, summary) => (vec![tail], Some(summary)),
         };
         for piece in pieces {
-            writer.write(&piece).map_err(|error| Unkept::Disk(error.kind()))?;
+            full = full.or_else(|| writer.write(&piece).err().map(|error| error.kind()));
         }
-        if let Some(summary) = summary {
-            return Ok(Kept { element: writer.finish(), members: course.take_members(), summary });
+        match (summary, full) {
+            (None, _) => {}
+            (Some(summary), Some(kind)) => return Err(Unkept::Disk(kind, summary.usage)),
+            (Some(summary), None) => {
+                return Ok(Kept { element: writer.finish(), members: course.take_members(), summary });
+            }
         }
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         // A fault of ours may have come at any point.
         Error::Internal => true,
         Error::InvalidKey
+        | Error::Denied
         | Error::Invalid(_)
         | Error::TooLarge(_)
         | Error::UnsupportedMedia(_)

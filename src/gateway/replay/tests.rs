@@ -44,7 +44,7 @@ impl House {
         let keys = open_keys(&store);
         let mut callers = Vec::new();
         for name in ["ada", "bob"] {
-            let secret = keys.create(name, name, "default").await.unwrap().secret;
+            let secret = keys.create_for_test(name, name, "default").await.secret;
             callers.push(keys.admit(Some(format!("Bearer {}", secret.expose()).as_bytes())).await.unwrap());
         }
         let [ada, bob] = <[Caller; 2]>::try_from(callers).unwrap();

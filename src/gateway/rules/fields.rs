@@ -1,5 +1,6 @@
 //! One field at a time, by the table that `build.rs` makes of the document.
 
+use chrono::{DateTime, NaiveDate};
 use serde_json::{Map, Value};
 
 use crate::error::{Reason, Rejection};
@@ -103,6 +104,8 @@ fn check_kind(name: &str, kind: Kind, value: &mut Value) -> Result<(), Rejection
         Kind::Size => size(name, value),
         Kind::Texts => texts(name, value),
         Kind::TextMap => text_map(name, value),
+        Kind::Moment => moment(name, value),
+        Kind::Day => day(name, value),
         Kind::Images | Kind::Image => Ok(()),
     }
 }
@@ -117,6 +120,22 @@ fn text_map(name: &str, value: &Value) -> Result<(), Rejection> {
     let members = value.as_object().ok_or_else(|| wrong_type(name, "an object", kind_of(value)))?;
     let wrong = members.iter().find(|(_, member)| !member.is_string());
     wrong.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), "a string", kind_of(member))))
+}
+
+fn moment(name: &str, value: &Value) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
+    DateTime::parse_from_rfc3339(text).map(drop).map_err(|_| {
+        let message = format!("Invalid '{name}': expected a moment with its offset, such as '2026-11-21T03:00:00Z'.");
+        Rejection::new(name, Reason::InvalidValue, message)
+    })
+}
+
+fn day(name: &str, value: &Value) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
+    text.parse::<NaiveDate>().map(drop).map_err(|_| {
+        let message = format!("Invalid '{name}': expected a day, such as '2026-11-21'.");
+        Rejection::new(name, Reason::InvalidValue, message)
+    })
 }
 
 fn text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {

@@ -83,6 +83,16 @@ identifier!(
     "key_"
 );
 identifier!(
+    /// A session of somebody who signed in, `ses_…`. It opens nothing.
+    SessionId,
+    "ses_"
+);
+identifier!(
+    /// An admin token, `tok_…`. It opens nothing.
+    TokenId,
+    "tok_"
+);
+identifier!(
     /// An upstream account, `acc_…`.
     AccountId,
     "acc_"

@@ -166,13 +166,25 @@ pub(crate) enum Class {
     O,
 }
 
-/// Which records to list.
+/// Which records to list. What is not said does not matter.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFilter {
-    /// Only those that began then or later.
-    pub(crate) since: Option<Timestamp>,
+    /// Only those of this user: what somebody else's are does not exist.
+    pub(crate) owner: Option<UserId>,
     /// Only those of this key, by its id or its public id.
     pub(crate) key: Option<String>,
+    /// Only those of this user, by id or name.
+    pub(crate) user: Option<String>,
+    /// Only those of the group of this name.
+    pub(crate) group: Option<String>,
+    /// Only those in this state; otherwise all that are finished.
+    pub(crate) state: Option<State>,
+    /// Only those that began then or later.
+    pub(crate) since: Option<Timestamp>,
+    /// Only those that began before then.
+    pub(crate) until: Option<Timestamp>,
+    /// Only those that began before this one. None where there is no such record.
+    pub(crate) before: Option<RequestId>,
     /// At most so many, the newest ones.
     pub(crate) limit: Option<u32>,
 }

@@ -8,14 +8,17 @@ mod data_keys;
 mod decode;
 mod keys;
 mod open;
+mod page;
 mod people;
 mod records;
 mod replays;
 mod rotate;
 mod together;
 mod tokens;
+mod trail;
 mod trouble;
 mod unlock;
+mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -27,9 +30,9 @@ use sqlx::SqlitePool;
 
 use super::data_dir::DataDir;
 use super::{
-    AccountChange, AccountId, AccountRow, AccountSpec, Claimed, GroupId, GroupRow, KeyChange, KeyId, KeyRow, MasterKey,
-    NewAccount, NodeId, PepperKey, PublicId, Record, RecordFilter, RecordWrite, ReplayDone, ReplayRow, RequestId,
-    ServeLock, Store, StoreError, StoredReplay, Timestamp, TokenRow, UserId, UserRow, Vault, Written,
+    AccountChange, AccountId, AccountRow, AccountSpec, Act, Claimed, MasterKey, NewAccount, NodeId, PepperKey, Record,
+    RecordFilter, RecordWrite, ReplayDone, ReplayRow, RequestId, ServeLock, Store, StoreError, StoredReplay, Timestamp,
+    TokenRow, UserId, Vault, Written,
 };
 use trouble::during;
 
@@ -95,14 +98,6 @@ impl SqliteStore {
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn ensure_user(&self, name: &str) -> Result<UserRow, StoreError> {
-        people::ensure_user(self, UserId::random()?, name).await.map_err(during("storing a user"))
-    }
-
-    async fn ensure_group(&self, name: &str) -> Result<GroupRow, StoreError> {
-        people::ensure_group(self, GroupId::random()?, name).await.map_err(during("storing a group"))
-    }
-
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError> {
         let row = accounts::sync(self, AccountId::random()?, account).await.map_err(during("storing an account"))?;
         row.ok_or(StoreError::Conflict)
@@ -112,21 +107,21 @@ impl Store for SqliteStore {
         accounts::list(&self.readers).await.map_err(during("listing accounts"))
     }
 
-    async fn insert_account(&self, account: &NewAccount) -> Result<AccountRow, StoreError> {
-        accounts::insert(&self.writer, AccountId::random()?, account).await.map_err(during("adding an account"))
+    async fn insert_account(&self, act: &Act, account: &NewAccount) -> Result<AccountRow, StoreError> {
+        accounts::insert(&self.writer, act, AccountId::random()?, account).await.map_err(during("adding an account"))
     }
 
     async fn change_account(
         &self,
+        act: &Act,
         name: &str,
         change: AccountChange,
-        at: Timestamp,
     ) -> Result<Option<AccountRow>, StoreError> {
-        accounts::change(&self.writer, name, change, at).await.map_err(during("changing an account"))
+        accounts::change(&self.writer, act, name, change).await.map_err(during("changing an account"))
     }
 
-    async fn delete_account(&self, name: &str) -> Result<bool, StoreError> {
-        accounts::delete(&self.writer, name).await.map_err(during("deleting an account"))
+    async fn delete_account(&self, act: &Act, name: &str) -> Result<bool, StoreError> {
+        accounts::delete(&self.writer, act, name).await.map_err(during("deleting an account"))
     }
 
     async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
@@ -188,26 +183,6 @@ impl Store for SqliteStore {
         replays::expired(&self.readers, now, limit).await.map_err(during("listing answers"))
     }
 
-    async fn insert_key(&self, key: &KeyRow) -> Result<(), StoreError> {
-        keys::insert(&self.writer, key).await.map_err(during("storing a key"))
-    }
-
-    async fn find_key(&self, public_id: &PublicId) -> Result<Option<KeyRow>, StoreError> {
-        keys::find(&self.readers, public_id).await.map_err(during("looking up a key"))
-    }
-
-    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        keys::list(&self.readers).await.map_err(during("listing keys"))
-    }
-
-    async fn change_key(&self, handle: &str, change: KeyChange, at: Timestamp) -> Result<Option<KeyRow>, StoreError> {
-        keys::change(&self.writer, handle, change, at).await.map_err(during("changing a key"))
-    }
-
-    async fn touch_key(&self, key: &KeyId, at: Timestamp) -> Result<(), StoreError> {
-        keys::touch(&self.writer, key, at).await.map_err(during("noting the use of a key"))
-    }
-
     async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError> {
         records::write(&self.writer, node, writes).await.map_err(during("writing records"))
     }
@@ -217,6 +192,11 @@ impl Store for SqliteStore {
     }
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
-        records::list(&self.readers, filter).await.map_err(during("listing records"))
+        let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
+        Ok(newest_first.into_iter().rev().collect())
+    }
+
+    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
+        records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
     }
 }

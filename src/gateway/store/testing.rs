@@ -17,14 +17,20 @@ pub(crate) async fn fresh() -> (TempDir, Arc<SqliteStore>) {
     (dir, Arc::new(store))
 }
 
-/// A directory as the first release left it: a key that is hashed like this, and no data keys.
-pub(crate) async fn older(master_key: [u8; 32], hash: &[u8]) -> TempDir {
+/// A directory with a database as the first so many migrations left it, and a connection to it.
+pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
     let dir = TempDir::new().unwrap();
     let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
-    let first = all.iter().take(1).cloned().collect();
+    let first = all.iter().take(count).cloned().collect();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
     let pool = sqlx::SqlitePool::connect_with(options.create_if_missing(true)).await.unwrap();
     sqlx::migrate::Migrator::with_migrations(first).run(&pool).await.unwrap();
+    (dir, pool)
+}
+
+/// A directory as the first release left it: a key that is hashed like this, and no data keys.
+pub(crate) async fn older(master_key: [u8; 32], hash: &[u8]) -> TempDir {
+    let (dir, pool) = at_migration(1).await;
     sqlx::raw_sql(
         "INSERT INTO users (id, name, role, created_at) VALUES ('usr_1', 'ada', 'member', '2026-01-01T00:00:00.000Z'); \
          INSERT INTO groups (id, name, created_at) VALUES ('grp_1', 'default', '2026-01-01T00:00:00.000Z');",
@@ -96,26 +102,34 @@ pub(crate) fn finished(request_id: &str) -> Record {
     }
 }
 
+/// Somebody at the machine, at that moment.
+pub(crate) fn act_at(at: Timestamp) -> Act {
+    Act { at, ..Act::command() }
+}
+
 /// A key that has just been stored, with its user and group.
 pub(crate) async fn key(store: &dyn Store, name: &str) -> KeyRow {
-    let user = store.ensure_user("ada").await.unwrap();
-    let group = store.ensure_group("default").await.unwrap();
+    let act = Act::command();
+    let user = store.ensure_user(&act, "ada").await.unwrap();
+    let group = store.ensure_group(&act, "default").await.unwrap();
     let row = KeyRow {
         id: KeyId::random().unwrap(),
         public_id: PublicId::from(format!("public-{name}")),
         name: name.to_owned(),
         user: user.id,
         user_name: user.name,
+        user_disabled_at: None,
         group: group.id,
         group_name: group.name,
         hash: KeyHash([7; 32]),
+        previous_until: None,
         created_at: "2026-01-01T00:00:00Z".parse().unwrap(),
         expires_at: Some("2027-01-01T00:00:00.250Z".parse().unwrap()),
         last_used_at: None,
         disabled_at: None,
         deleted_at: None,
     };
-    store.insert_key(&row).await.unwrap();
+    store.insert_key(&act, &row).await.unwrap();
     row
 }
 

@@ -1,19 +1,47 @@
 //! Moments as they are stored and printed: UTC, RFC 3339, milliseconds. Their text sorts as they do.
 
 use std::fmt;
+use std::ops::{Add, Sub};
 use std::str::FromStr;
+use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat, SubsecRound, Utc};
+use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 
-/// A moment on the wall clock. Durations are never computed from it: clocks jump.
+/// A moment on the wall clock. How long something took is never computed from it: clocks jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Timestamp(DateTime<Utc>);
 
 impl Timestamp {
+    /// The last moment whose text sorts as it does: years have four digits.
+    pub(crate) const LAST: Self = Self(match DateTime::from_timestamp_millis(253_402_300_799_999) {
+        Some(moment) => moment,
+        None => DateTime::<Utc>::MAX_UTC,
+    });
+
     /// This moment.
     pub(crate) fn now() -> Self {
         Utc::now().into()
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    /// The last moment that can be written, where the sum lies behind it.
+    fn add(self, duration: Duration) -> Self {
+        let sum = TimeDelta::from_std(duration).ok().and_then(|delta| self.0.checked_add_signed(delta));
+        sum.map_or(Self::LAST, Self::from).min(Self::LAST)
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    /// The beginning of 1970, where the difference lies before it.
+    fn sub(self, duration: Duration) -> Self {
+        let difference = TimeDelta::from_std(duration).ok().and_then(|delta| self.0.checked_sub_signed(delta));
+        difference.map_or(Self(DateTime::UNIX_EPOCH), Self::from).max(Self(DateTime::UNIX_EPOCH))
     }
 }
 

@@ -4,6 +4,8 @@
 //! An account is: operators have as many as they choose, and an account that fails must have a name.
 //! Counts of jobs are taken from their records, so the two cannot tell different stories.
 
+use std::sync::{Mutex, PoisonError};
+
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -31,6 +33,8 @@ pub(crate) struct Metrics {
     accounts: AccountGauges,
     waiting: Gauge,
     unsettled: Gauge,
+    /// Held from what stands now until it is written: two who ask at once would clear each other's lines.
+    telling: Mutex<()>,
 }
 
 /// How things stand at this moment.
@@ -129,6 +133,7 @@ impl Metrics {
             accounts: AccountGauges::default(),
             waiting: Gauge::default(),
             unsettled: Gauge::default(),
+            telling: Mutex::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("answers", "Answers by operation and status, refusals too", metrics.answers.clone());
@@ -189,6 +194,7 @@ impl Metrics {
     ///
     /// Where it cannot be written, which is a fault of ours.
     pub(crate) fn render(&self, now: &Now) -> Result<String, std::fmt::Error> {
+        let _alone = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         self.accounts.set(&now.accounts);
         self.waiting.set(whole(now.waiting));
         self.unsettled.set(whole(now.unsettled));
@@ -257,4 +263,34 @@ fn class(class: Option<Class>) -> Word {
         Some(Class::R) => "R",
         Some(Class::O) => "O",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_at_the_same_time_is_told_of_every_account() {
+        let metrics = Metrics::new();
+        let account = |number: usize| AccountNow {
+            name: format!("account-{number}"),
+            taken: 0,
+            places: 1,
+            resting: false,
+            disabled: false,
+        };
+        let now = Now { accounts: (0..20).map(account).collect(), ..Now::default() };
+        let ask = || {
+            for _ in 0..100 {
+                let text = metrics.render(&now).expect("text");
+                let told = text.lines().filter(|line| line.contains("{account=\"account-")).count();
+                assert_eq!(told, 4 * now.accounts.len());
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(ask);
+            }
+        });
+    }
 }

@@ -101,6 +101,8 @@ pub(crate) enum Cause {
         /// As the upstream advises.
         wait: Option<Duration>,
     },
+    /// Our own disk does not keep the image: nothing that the account could help.
+    Unkept,
 }
 
 // === impl Class ===

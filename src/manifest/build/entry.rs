@@ -130,8 +130,11 @@ fn package_of(
         }
     }
     let bytes = pack(files, recipe.stamp, &limits()).map_err(|error| Problem::new(path, error.to_string()))?;
-    // What is too large for those who install, or unsafe, is never published.
-    Contents::read(&bytes, &limits()).map_err(|faults| Problem::new(path, listed(&faults)))?;
+    // What is too large for those who install, or unsafe, is never published; nor what would not be known again.
+    let contents = Contents::read(&bytes, &limits()).map_err(|faults| Problem::new(path, listed(&faults)))?;
+    if !is_of(&contents, files) {
+        return Err(Problem::new(path, "does not hold what was packed into it, and is not written"));
+    }
     let sum = Sha256Sum::of(&bytes);
     if promised.is_some_and(|promised| !promised.eq_ignore_ascii_case(&sum.to_string())) && !recipe.overwrite {
         return Err(Problem::new(path, CHANGED));
@@ -152,7 +155,10 @@ fn listed(faults: &[Fault]) -> String {
 
 /// Whether a package holds these files and no others.
 fn holds(package: &[u8], files: &Files) -> bool {
-    let Ok(contents) = Contents::read(package, &limits()) else { return false };
+    Contents::read(package, &limits()).is_ok_and(|contents| is_of(&contents, files))
+}
+
+fn is_of(contents: &Contents, files: &Files) -> bool {
     contents.root() == Some("")
         && contents.files.len() == files.len()
         && files

@@ -80,6 +80,20 @@ fn what_is_built_is_clean_and_building_again_changes_nothing() {
     assert_eq!((again.manifest, again.packages.len(), again.kept), (built.manifest, 0, 2));
 }
 
+/// Skills in the folders of a skill are files as any other, however they are sorted.
+#[test]
+fn a_skill_that_holds_others_is_clean_and_stays_as_it_is() {
+    let mut files = tree();
+    for inner in ["1-basic", "2-advanced", "3-expert"] {
+        files.insert(format!("skills/demo/{inner}/SKILL.md"), skill(inner, "1.0.0", "Text.\n"));
+    }
+    let built = build(&recipe(&files, None)).expect("it builds");
+    let source = write_down(&mut files, &built);
+    assert_eq!(findings(&source, &files), Vec::<String>::new());
+    let again = build(&recipe(&files, Some(&source))).expect("it builds again");
+    assert_eq!((again.packages.len(), again.kept), (0, 2));
+}
+
 #[test]
 fn an_entry_says_what_its_skill_says_and_keeps_the_rest() {
     let mut files = tree();

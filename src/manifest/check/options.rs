@@ -8,6 +8,7 @@ use crate::manifest::files::Files;
 use crate::manifest::finding::{Finding, Level};
 use crate::manifest::rules::{self, Class, Rule, UnknownRule};
 use crate::manifest::text::Source;
+use crate::manifest::web::Web;
 
 /// What a check may use, and how strict it is.
 #[derive(Clone, Default)]
@@ -23,6 +24,8 @@ pub struct Options<'a> {
     pub previous: Option<&'a Source>,
     /// The checkout of the repository, for the rules about files and packages.
     pub files: Option<&'a dyn Files>,
+    /// Who asks the addresses of the manifest; without it they are not asked.
+    pub web: Option<&'a dyn Web>,
     /// Whether addresses may name a host that only some can reach.
     pub allow_private_hosts: bool,
 }
@@ -123,6 +126,7 @@ impl Options<'_> {
             Class::Shape => true,
             Class::Static => has_tree,
             Class::Repository | Class::Package => has_tree && self.files.is_some(),
+            Class::Network => has_tree && self.web.is_some(),
             Class::History => has_tree && self.previous.is_some(),
         };
         let levels = rules::all().filter(is_asked).map(|rule| (rule, self.level_of(rule).0));

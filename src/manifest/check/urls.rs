@@ -3,12 +3,33 @@
 mod hosts;
 mod repository;
 
+use std::net::IpAddr;
+
 use url::Url;
 
 use super::Options;
 use crate::manifest::finding::{Findings, Span};
 use crate::manifest::located::Located;
 use crate::manifest::rules::{M020, M021, M022, M023, M024, M025, M026, M027, Rule};
+
+/// Whether an address may be asked for what it answers.
+///
+/// It has to be https, without credentials, and, unless `allow_private`, at a host that everybody can reach. Where its name
+/// leads is another question ([`is_public`]).
+#[must_use]
+pub fn can_be_asked(url: &Url, allow_private: bool) -> bool {
+    let is_reachable = |host| allow_private || !hosts::is_private(&host);
+    url.scheme() == "https"
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.host().is_some_and(is_reachable)
+}
+
+/// Whether everybody can reach this address: it is of no private, local, reserved or documentation network.
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
+    !hosts::is_private_address(address)
+}
 
 pub(super) fn check(manifest: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
     if let Some(repository) = manifest.get("repository") {

@@ -38,7 +38,9 @@ fn the_newest_release_that_fits_is_chosen() {
 
 #[test]
 fn a_name_that_is_a_path_is_no_name() {
-    for wanted in ["", "@1", "../a", "a/b", ".", "..", ".git", "a\\b", "C:", "a@not a version", "con"] {
+    for wanted in
+        ["", "@1", "../a", "a/b", ".", "..", ".git", "a\\b", "C:", "a@not a version", "con", "Skills.lock.json"]
+    {
         assert!(matches!(chosen(wanted, &[("a", "1.0.0")]), Err(WantedError::Form(_))), "{wanted}");
     }
 }

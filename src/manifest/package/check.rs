@@ -64,8 +64,11 @@ impl Check<'_, '_> {
         let path = place.text()?;
         match self.tree.find(path) {
             Found::There(metadata) => return Some((path, metadata.kind, metadata.size)),
-            // The static rules have said so.
-            Found::NotAPath => {}
+            // Some of these break a static rule as well; but what was not looked at is never taken for good.
+            Found::NotAPath(why) => {
+                let message = format!("nothing was looked for at `{}`: it {why}", path.escape_debug());
+                self.findings.at(missing, place, message);
+            }
             Found::Missing => {
                 self.findings.at(missing, place, format!("there is no `{path}` in the repository"));
             }
@@ -123,12 +126,16 @@ impl Check<'_, '_> {
                 Kind::Folder if path.matches('/').count() < self.limits.depth => {
                     self.gather(place, root, &path, folder)?;
                 }
-                Kind::Folder => {}
+                Kind::Folder => {
+                    self.findings.at(&M070, place, format!("`{root}/{path}` lies deeper than a package may"));
+                }
                 Kind::Link(_) | Kind::Other => {
                     self.findings.at(&M074, place, format!("`{root}/{path}` is a link or no plain file"));
                 }
             }
             if u64::try_from(folder.len()).unwrap_or(u64::MAX) > self.limits.entries {
+                let message = format!("`{root}` holds more than {} files, the most of a package", self.limits.entries);
+                self.findings.at(&M070, place, message);
                 return None;
             }
         }

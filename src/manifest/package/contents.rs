@@ -27,6 +27,23 @@ impl std::fmt::Display for Sha256Sum {
     }
 }
 
+/// A checksum of bytes that come in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Summing(Sha256);
+
+impl Summing {
+    /// Goes on with the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// Of all pieces.
+    #[must_use]
+    pub fn finish(self) -> Sha256Sum {
+        Sha256Sum(self.0.finalize().into())
+    }
+}
+
 /// A file of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
@@ -111,10 +128,10 @@ impl Sink for Reader {
     fn entry(&mut self, entry: &Entry) -> Result<(), Infallible> {
         self.close();
         if !entry.folder {
-            let shallow =
-                entry.path == SKILL_FILE || entry.path.split_once('/').is_some_and(|(_, rest)| rest == SKILL_FILE);
-            // Two are enough to see that there is more than one.
-            let kept = (shallow && self.contents.skills.len() < 2).then(Vec::new);
+            let is_inner = entry.path.split_once('/').is_some_and(|(_, rest)| rest == SKILL_FILE);
+            // Of those in folders two are enough to see that there is more than one; the one at the root is the skill.
+            let is_kept = entry.path == SKILL_FILE || (is_inner && self.contents.skills.len() < 2);
+            let kept = is_kept.then(Vec::new);
             let (path, executable) = (entry.path.clone(), entry.executable);
             self.open = Some(Open { path, executable, size: 0, hash: Sha256::new(), kept });
         }

@@ -95,40 +95,25 @@ fn split(text: &str) -> Result<(Range<usize>, &str), FrontError> {
         match start {
             None if is_fence => start = Some(at + line.len()),
             None => break,
-            Some(start) if is_fence => return Ok((start..at, text.get(at + line.len()..).unwrap_or_default())),
             Some(start) if at - start > MAX_BYTES => {
                 return Err(FrontError::new("has front matter of more than 64 KiB", start..at));
             }
+            Some(start) if is_fence => return Ok((start..at, text.get(at + line.len()..).unwrap_or_default())),
             Some(_) => {}
         }
         at += line.len();
     }
     match start {
-        None => Err(FrontError::new("does not begin with front matter: a line `---`", 0..text.len().min(1))),
+        None => Err(FrontError::new(
+            "does not begin with front matter: a line `---`",
+            0..text.chars().next().map_or(0, char::len_utf8),
+        )),
         Some(start) => Err(FrontError::new("has front matter without an end: a second line `---`", 0..start)),
     }
 }
 
 fn parse(yaml: &str, offset: usize) -> Result<FrontMatter, FrontError> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_documents: 1,
-            max_events: 4_000,
-            max_nodes: 2_000,
-            max_depth: 8,
-            max_aliases: 0,
-            max_anchors: 0,
-            max_merge_keys: 0,
-            max_total_scalar_bytes: MAX_BYTES,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 0,
-            max_replay_stack_depth: 0,
-            max_alias_expansions_per_anchor: 0,
-        },
-    };
-    let raw: Raw = serde_saphyr::from_str_with_options(yaml, options).map_err(|error| {
+    let raw: Raw = serde_saphyr::from_str_with_options(yaml, options()).map_err(|error| {
         let at = error.location().map_or(0..0, |location| span(location, yaml));
         let message = error.without_snippet().to_string();
         let message = message.lines().next().unwrap_or_default().trim().to_owned();
@@ -147,6 +132,28 @@ fn parse(yaml: &str, offset: usize) -> Result<FrontMatter, FrontError> {
         metadata: raw.metadata.into_iter().map(|(key, value)| (key, word(value))).collect(),
         unknown: raw.unknown.into_iter().map(word).collect(),
     })
+}
+
+/// What is refused before anything is built from it.
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: 1,
+            max_events: 4_000,
+            max_nodes: 2_000,
+            max_depth: 8,
+            max_aliases: 0,
+            max_anchors: 0,
+            max_merge_keys: 0,
+            max_total_scalar_bytes: MAX_BYTES,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 0,
+            max_replay_stack_depth: 0,
+            max_alias_expansions_per_anchor: 0,
+        },
+    }
 }
 
 /// The bytes of a place; where the parser does not know them, those of its line.
@@ -269,6 +276,42 @@ mod tests {
         assert!(read(b"---\nname: \xff\n---\n").is_err());
     }
 
+    /// One of them would do; that is why each has to be seen without the others.
+    #[test]
+    fn every_bound_on_aliases_holds_alone() {
+        let yaml = "name: &a demo\ndescription: *a\n";
+        let far = || {
+            serde_saphyr::options! {
+                budget: serde_saphyr::budget! { max_aliases: 9, max_anchors: 9 },
+                alias_limits: serde_saphyr::alias_limits! {
+                    max_total_replayed_events: 9,
+                    max_replay_stack_depth: 9,
+                    max_alias_expansions_per_anchor: 9,
+                },
+            }
+        };
+        let reads = |options| serde_saphyr::from_str_with_options::<Raw>(yaml, options).is_ok();
+        assert!(reads(far()));
+        let ours = || options().budget.expect("a budget");
+        let near: [fn(&mut serde_saphyr::Budget, &serde_saphyr::Budget); 2] =
+            [|far, ours| far.max_aliases = ours.max_aliases, |far, ours| far.max_anchors = ours.max_anchors];
+        for near in near {
+            let mut options = far();
+            near(options.budget.as_mut().expect("a budget"), &ours());
+            assert!(!reads(options));
+        }
+        let limits = options().alias_limits;
+        let mut only = [far().alias_limits; 3];
+        only[0].max_total_replayed_events = limits.max_total_replayed_events;
+        only[1].max_replay_stack_depth = limits.max_replay_stack_depth;
+        only[2].max_alias_expansions_per_anchor = limits.max_alias_expansions_per_anchor;
+        for alias_limits in only {
+            let mut options = far();
+            options.alias_limits = alias_limits;
+            assert!(!reads(options), "{alias_limits:?}");
+        }
+    }
+
     #[test]
     fn what_grows_is_refused() {
         let laughs = "---\na: &a [x,x,x]\nb: &b [*a,*a,*a]\nname: *b\n---\n";
@@ -276,6 +319,7 @@ mod tests {
         assert!(message("---\nname: &a b\ndescription: *a\n---\n").contains("cannot be read"));
         assert!(message(&format!("---\nx: {}{}\n---\n", "[".repeat(200), "]".repeat(200))).contains("cannot be read"));
         assert!(message(&format!("---\nx: \"{}\"\n---\n", "y\n".repeat(70_000))).contains("64 KiB"));
+        assert!(message(&format!("---\nx: {}\n---\n", "y".repeat(70_000))).contains("64 KiB"));
         assert!(message(&format!("---\n{}---\n", "k: v\n".repeat(10_000))).contains("cannot be read"));
     }
 }

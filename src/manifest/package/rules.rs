@@ -94,7 +94,9 @@ rules! {
     "`SKILL.md` begins with front matter that Agent Skills can read."
     "Agents load `name` and `description` of every skill at start; a skill whose front matter cannot be read is left out \
      without a word. `name` has at most 64 small letters, digits and single hyphens and is the name of the folder; \
-     `description` has 1 to 1024 characters."
+     `description` has 1 to 1024 characters. \
+     `metadata` maps texts to texts, as the format says: agents that read a mapping or a list there take it each in their own \
+     way, or leave the whole skill out. Write such a value as one text."
 
     M088 "entry-differs" Package Error
     "`name` and `version` are those of the package's `SKILL.md`."

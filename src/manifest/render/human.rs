@@ -100,12 +100,14 @@ fn show<'a>(group: Group<'a>, source: &'a Source, places: &[Place<'a>], hidden: 
         return group.element(Origin::path(source.name()).line(at.line).char_column(at.column));
     };
     let line = source.position(lines.start).line;
-    let text = hidden.mask(source, lines.clone(), file);
+    let bytes = hidden.mask(source, lines.clone(), file);
     let annotate = |(span, label): &Place<'a>| {
         let kind = if label.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
-        kind.span(within(source, span, &lines)).label(*label)
+        let (start, end) = (span.start.saturating_sub(lines.start), span.end.saturating_sub(lines.start));
+        kind.span(within(&bytes, start..end)).label(*label)
     };
     let annotations: Vec<Annotation<'a>> = places.iter().map(annotate).collect();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     group.element(Snippet::source(text).line_start(line).path(source.name()).annotations(annotations))
 }
 
@@ -122,15 +124,33 @@ fn lines(source: &Source, range: Range<usize>) -> Option<Range<usize>> {
     (end - start <= 4 * NEAR).then_some(start..end)
 }
 
-/// The place of a span in the lines that are shown. Of one that goes on, the first line is enough.
-fn within(source: &Source, span: &Span, lines: &Range<usize>) -> Range<usize> {
-    let bytes = &source.bytes()[lines.clone()];
-    let from = span.start.saturating_sub(lines.start).min(bytes.len());
-    let to = span.end.saturating_sub(lines.start).clamp(from, bytes.len());
+/// The place of a span in the lines that are shown, from a whole character to a whole character. Of one that goes on, the
+/// first line is enough.
+fn within(bytes: &[u8], span: Range<usize>) -> Range<usize> {
+    let from = span.start.min(bytes.len());
+    let to = span.end.clamp(from, bytes.len());
     let first = bytes[from..to].iter().position(|byte| *byte == b'\n').map_or(to, |at| from + at);
-    // What is no text is shown as one sign for each run of bad bytes, so places behind it move.
-    let shown = |at: usize| String::from_utf8_lossy(&bytes[..at]).len();
-    shown(from)..shown(first)
+    edge(bytes, from, false)..edge(bytes, first, true)
+}
+
+/// Where a place among these bytes is in the text that is made of them. What is no text is one sign for each run of bad
+/// bytes, so places behind it move; a place inside of a character goes to its start, or to its end.
+fn edge(bytes: &[u8], place: usize, is_end: bool) -> usize {
+    let (mut before, mut shown) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        let (good, bad) = (chunk.valid(), chunk.invalid());
+        if let Some(inside) = place.checked_sub(before).filter(|inside| *inside <= good.len()) {
+            let is_boundary = |at: &usize| good.is_char_boundary(*at);
+            let moved = if is_end { (inside..=good.len()).find(is_boundary) } else { (0..=inside).rfind(is_boundary) };
+            return shown + moved.unwrap_or(inside);
+        }
+        if place < before + good.len() + bad.len() {
+            return shown + good.len() + if is_end { char::REPLACEMENT_CHARACTER.len_utf8() } else { 0 };
+        }
+        before += good.len() + bad.len();
+        shown += good.len() + if bad.is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+    }
+    shown
 }
 
 /// Stretches that nobody may read in a log.
@@ -144,7 +164,7 @@ impl Hidden {
         Self(credentials.filter_map(|finding| finding.span().cloned()).collect())
     }
 
-    fn mask(&self, source: &Source, lines: Range<usize>, file: FileId) -> String {
+    fn mask(&self, source: &Source, lines: Range<usize>, file: FileId) -> Vec<u8> {
         let mut bytes = source.bytes()[lines.clone()].to_vec();
         for span in self.0.iter().filter(|span| span.file == file) {
             let from = span.start.clamp(lines.start, lines.end) - lines.start;
@@ -154,10 +174,31 @@ impl Hidden {
         // The end of a line as Windows writes it is no part of the line.
         let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\r' && is_line_end(&bytes, *at)).collect();
         ends.into_iter().for_each(|at| bytes[at] = b' ');
-        String::from_utf8_lossy(&bytes).into_owned()
+        bytes
     }
 }
 
 fn is_line_end(bytes: &[u8], carriage_return: usize) -> bool {
     bytes.get(carriage_return + 1).is_none_or(|next| *next == b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_begins_and_ends_with_a_character_of_what_is_shown() {
+        for bytes in [&b"a\xc3\xbc\xe2\x82\xac\xf0\x9f\x8e\xa8\nb"[..], b"a\xe2\x82b\xc3\xbc\xff\xff\xc3"] {
+            let shown = String::from_utf8_lossy(bytes);
+            for (start, end) in (0..=bytes.len()).flat_map(|start| (start..=bytes.len()).map(move |end| (start, end))) {
+                let place = within(bytes, start..end);
+                assert!(shown.get(place.clone()).is_some(), "{start}..{end} of {bytes:?}: {place:?}");
+            }
+        }
+        // The place of a whole character is that character, also behind bytes that are no text.
+        let bytes = b"a\xe2\x82b\xc3\xbc";
+        let shown = String::from_utf8_lossy(bytes);
+        assert_eq!((&shown[within(bytes, 3..4)], &shown[within(bytes, 4..5)]), ("b", "\u{fc}"));
+        assert_eq!((&shown[within(bytes, 5..6)], &shown[within(bytes, 1..2)]), ("\u{fc}", "\u{fffd}"));
+    }
 }

@@ -117,7 +117,7 @@ fn testing_an_account_whose_refresh_token_was_revoked_says_so_and_takes_it_out()
     let done = gateway.manage(&["account", "test", "a"]);
     assert_eq!(done.code, FAILED, "{done:#?}");
     assert!(done.stderr.contains("the account a is disabled"), "{done:#?}");
-    assert!(!done.stderr.contains("rt-a-"), "{done:#?}");
+    assert!(!done.stderr.contains("refresh-a-"), "{done:#?}");
     let listed = gateway.manage(&["account", "list", "--json"]).json();
     assert_eq!(listed[0]["state"], "disabled", "{listed}");
     assert_eq!(upstream.attempts(), 0);

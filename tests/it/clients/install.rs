@@ -45,17 +45,22 @@ pub(crate) fn python(variable: &str, name: &str, requirements: &str) -> PathBuf 
     home.join("bin/python")
 }
 
-/// A folder with these packages of Node and copies of these scripts: a module finds only packages beside itself.
+/// A folder with these packages of Node.
+pub(crate) fn modules(variable: &str, name: &str, packages: &[&str]) -> PathBuf {
+    if let Some(given) = setting(variable) {
+        return given.into();
+    }
+    once("clients", name, &packages.join(" "), |home| {
+        std::fs::create_dir_all(home).expect("a folder");
+        std::fs::write(home.join("package.json"), r#"{"private":true,"type":"module"}"#).expect("a package");
+        let install = ["install", "--no-audit", "--no-fund", "--loglevel=error"];
+        run(Command::new("npm").args(install).args(packages).current_dir(home));
+    })
+}
+
+/// The same with copies of these scripts: a module finds only packages beside itself.
 pub(crate) fn node(variable: &str, name: &str, packages: &[&str], scripts: &[&str]) -> PathBuf {
-    let home = match setting(variable) {
-        Some(given) => given.into(),
-        None => once("clients", name, &packages.join(" "), |home| {
-            std::fs::create_dir_all(home).expect("a folder");
-            std::fs::write(home.join("package.json"), r#"{"private":true,"type":"module"}"#).expect("a package");
-            let install = ["install", "--no-audit", "--no-fund", "--loglevel=error"];
-            run(Command::new("npm").args(install).args(packages).current_dir(home));
-        }),
-    };
+    let home = modules(variable, name, packages);
     for name in scripts {
         std::fs::copy(script(name), home.join(name)).expect("a copy of the script");
     }

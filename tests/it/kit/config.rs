@@ -1,5 +1,6 @@
 //! The configuration file that a test gateway gets, and the environment with the secrets it names.
 
+use super::watch::Mint;
 use super::{FakeTokens, FakeUpstream};
 
 /// An upstream account.
@@ -10,6 +11,8 @@ pub(crate) struct Account {
     pub(crate) token: String,
     base_url: String,
     credentials: Credentials,
+    /// Where its tokens come from.
+    mint: Option<Mint>,
     places: usize,
     large_places: usize,
     free: bool,
@@ -38,6 +41,7 @@ impl Account {
             token: format!("sk-upstream-{name}"),
             base_url,
             credentials: Credentials::ApiKey,
+            mint: None,
             places: 64,
             large_places: 64,
             free: false,
@@ -49,13 +53,22 @@ impl Account {
     pub(crate) fn oauth(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
         let variable = Self::at(name, upstream).variable("REFRESH");
         let grant = format!("grant = \"refresh_token\"\nrefresh_token = {{ env = \"{variable}\" }}\n");
-        Self { credentials: Credentials::Oauth(endpoint(tokens) + &grant), ..Self::at(name, upstream) }
+        Self::fetching(name, upstream, tokens, endpoint(tokens) + &grant)
     }
 
     /// An account of kind `oauth` with the grant `client_credentials`.
     pub(crate) fn client_credentials(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
         let grant = endpoint(tokens) + "grant = \"client_credentials\"\n";
-        Self { credentials: Credentials::Oauth(grant), ..Self::at(name, upstream) }
+        Self::fetching(name, upstream, tokens, grant)
+    }
+
+    fn fetching(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens, grant: String) -> Self {
+        let mint = Some(tokens.mint().clone());
+        Self { credentials: Credentials::Oauth(grant), mint, ..Self::at(name, upstream) }
+    }
+
+    pub(super) fn mint(&self) -> Option<&Mint> {
+        self.mint.as_ref()
     }
 
     /// Serves so many requests at once.
@@ -119,7 +132,7 @@ impl Account {
             Credentials::ApiKey => vec![(self.variable("TOKEN"), self.token.clone())],
             Credentials::Oauth(_) => vec![
                 (self.variable("SECRET"), format!("secret-{}", self.name)),
-                (self.variable("REFRESH"), format!("rt-{}-0", self.name)),
+                (self.variable("REFRESH"), format!("refresh-{}-0", self.name)),
             ],
         }
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::process::Server;
 use super::watch::Watch;
-use super::{Account, Answer, Call, Events, FakeUpstream, Form, Place, Program, config, eventually};
+use super::{Account, Answer, Call, Events, FakeTokens, FakeUpstream, Form, Place, Program, config, eventually};
 
 /// A gateway with its directory; it can be killed and started again on the same data.
 pub(crate) struct Gateway {
@@ -18,6 +18,8 @@ pub(crate) struct Gateway {
     server: Option<Server>,
     key: Value,
     watch: Arc<Watch>,
+    /// Whether the process was told to end.
+    leaving: bool,
 }
 
 // === impl Gateway ===
@@ -42,9 +44,8 @@ impl Gateway {
         let file = config::file(&data.display().to_string(), top, accounts);
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
         let watch = Watch::over(accounts, &environment);
-        let mut gateway = Self { home, environment, server: None, key: Value::Null, watch };
+        let mut gateway = Self { home, environment, server: None, key: Value::Null, watch, leaving: false };
         gateway.key = gateway.make_key("it");
-        gateway.watch.add("the caller's key", gateway.secret(), &[Place::Key]);
         gateway.start();
         gateway
     }
@@ -69,6 +70,8 @@ impl Gateway {
         let program = self.program().args(["serve", "--config"]).args([self.config()]);
         let server = program.serve();
         self.watch.listen(server.address());
+        self.watch.count(metrics_address(&server));
+        self.leaving = false;
         self.server = Some(server);
     }
 
@@ -89,21 +92,43 @@ impl Gateway {
 
     /// `SIGKILL` in the middle of whatever it does.
     pub(crate) fn kill(&mut self) {
+        self.look_at_counts();
         self.server().kill();
         self.retire();
     }
 
+    /// Asks it to end.
+    #[track_caller]
+    pub(crate) fn terminate(&mut self) {
+        self.look_at_counts();
+        self.leaving = true;
+        self.server().terminate();
+    }
+
+    /// Tokens of this endpoint are watched too: of an account that the configuration does not name.
+    pub(crate) fn watch(&self, tokens: &FakeTokens) {
+        tokens.mint().watched_by(&self.watch);
+    }
+
+    /// What reads the answer looks through it. One that is on its way out answers no more.
+    fn look_at_counts(&mut self) {
+        let Some(server) = self.server.as_mut() else { return };
+        if std::thread::panicking() || self.leaving || !server.is_running() {
+            return;
+        }
+        if let Err(error) = Call::get("/metrics").try_send(metrics_address(server)) {
+            self.watch.tell(format!("the counts cannot be read: {error}"));
+        }
+    }
+
     /// The end of a process, of which everything it said is looked through.
     fn retire(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            // One that is on its way out answers no more.
-            if server.is_running()
-                && !std::thread::panicking()
-                && let Ok(counts) = Call::get("/metrics").try_send(metrics_address(&server))
-            {
-                self.watch.look(Place::Metrics, &counts.body);
-            }
-            self.watch.look(Place::Log, server.last_words().as_bytes());
+        self.look_at_counts();
+        if let Some(server) = self.server.take() {
+            self.watch.must_have_counted();
+            let (printed, logged) = server.last_words();
+            self.watch.look(Place::Greeting, printed.as_bytes());
+            self.watch.look(Place::Log, logged.as_bytes());
         }
     }
 
@@ -129,6 +154,16 @@ impl Gateway {
 
     pub(crate) fn metrics_address(&self) -> SocketAddr {
         metrics_address(self.server.as_ref().expect("a running gateway"))
+    }
+
+    /// From now on a secret that may stand nowhere but at home.
+    pub(crate) fn guard(&self, name: &str, secret: &str, home: &'static [Place]) {
+        self.watch.add(name, secret, home);
+    }
+
+    /// Looks through what came out by a way that is not the kit's own.
+    pub(crate) fn look(&self, place: Place, bytes: &[u8]) {
+        self.watch.look(place, bytes);
     }
 
     pub(crate) fn home(&self) -> &Path {

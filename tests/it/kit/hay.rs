@@ -16,6 +16,12 @@ pub(crate) enum Place {
     Metrics,
     /// To an operator.
     Desk,
+    /// On a page, to whoever has opened it.
+    Page,
+    /// On the page of a one-time link, to whoever has it.
+    Link,
+    /// To whoever has started the server.
+    Greeting,
     /// Below the data directory.
     File,
     /// The database itself.
@@ -45,6 +51,20 @@ struct Straw {
     place: Place,
     name: String,
     bytes: Vec<u8>,
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Where the answer to a request for this path is read.
+    pub(crate) fn of_answer(path: &str) -> Self {
+        match path.split('/').nth(1).unwrap_or_default() {
+            "v1" | "healthz" | "readyz" | "skills" | ".well-known" => Self::Answer,
+            "admin" | "accounts" => Self::Desk,
+            "setup" | "invitation" => Self::Link,
+            _ => Self::Page,
+        }
+    }
 }
 
 // === impl Canary ===
@@ -122,8 +142,16 @@ impl Hay {
 
     /// How much of what was searched.
     pub(crate) fn describe(&self) -> String {
-        let places =
-            [Place::Answer, Place::Log, Place::File, Place::Store, Place::Accounts, Place::Settings, Place::Output];
+        let places = [
+            Place::Answer,
+            Place::Greeting,
+            Place::Log,
+            Place::File,
+            Place::Store,
+            Place::Accounts,
+            Place::Settings,
+            Place::Output,
+        ];
         let lines = places.map(|place| {
             let of: Vec<_> = self.0.iter().filter(|straw| straw.place == place).collect();
             format!("{place:?}: {} pieces, {} bytes", of.len(), of.iter().map(|straw| straw.bytes.len()).sum::<usize>())

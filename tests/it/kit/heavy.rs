@@ -2,6 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// The memory that the gateway may have resident at most, whatever the images weigh.
+pub(crate) const PEAK_BYTES: u64 = 160 * 1000 * 1000;
+
 /// Held by one heavy test at a time. A heavy test that failed does not take the others with it.
 pub(crate) fn heavy() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());

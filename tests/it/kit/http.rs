@@ -3,7 +3,7 @@
 mod reply;
 
 use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -23,6 +23,7 @@ pub(crate) struct Call {
     payload: Payload,
     /// How many bytes of the answer the system may take in ahead of the reader.
     window: Option<usize>,
+    from: Option<IpAddr>,
 }
 
 #[derive(Clone)]
@@ -43,7 +44,14 @@ enum Payload {
 
 impl Call {
     pub(crate) fn get(path: &str) -> Self {
-        Self { method: "GET", path: path.to_owned(), headers: Vec::new(), payload: Payload::None, window: None }
+        Self {
+            method: "GET",
+            path: path.to_owned(),
+            headers: Vec::new(),
+            payload: Payload::None,
+            window: None,
+            from: None,
+        }
     }
 
     pub(crate) fn post(path: &str) -> Self {
@@ -74,12 +82,18 @@ impl Call {
 
     /// Who reads the answer.
     fn place(&self) -> Place {
-        if self.path.starts_with("/admin/") || self.path.starts_with("/console/") { Place::Desk } else { Place::Answer }
+        Place::of_answer(&self.path)
     }
 
     /// A body in pieces, without a content type.
     pub(crate) fn pieces(mut self, pieces: Pieces) -> Self {
         self.payload = Payload::Pieces(pieces);
+        self
+    }
+
+    /// Comes from another address of this machine.
+    pub(crate) fn coming_from(mut self, from: IpAddr) -> Self {
+        self.from = Some(from);
         self
     }
 
@@ -176,6 +190,9 @@ impl Call {
             // Before the connection is made, or the window has been told already.
             socket.set_recv_buffer_size(window)?;
         }
+        if let Some(from) = self.from {
+            socket.bind(&SocketAddr::new(from, 0).into())?;
+        }
         socket.connect(&address.into())?;
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -206,7 +223,10 @@ impl Call {
     }
 
     fn head(&self, address: SocketAddr) -> Vec<u8> {
-        let mut head = format!("{} {} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n", self.method, self.path);
+        let mut head = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
+        if find(&self.headers, "host").is_none() {
+            head.push_str(&format!("host: {address}\r\n"));
+        }
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }

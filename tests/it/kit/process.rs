@@ -151,11 +151,11 @@ impl Server {
         self.stderr.all()
     }
 
-    /// Ends it, and gives everything it has printed and logged.
-    pub(crate) fn last_words(mut self) -> String {
+    /// Ends it, and gives everything it has printed and everything it has logged.
+    pub(crate) fn last_words(mut self) -> (String, String) {
         drop(self.child.kill());
         drop(self.child.wait());
-        format!("{}{}", self.stdout.to_the_end(), self.stderr.to_the_end())
+        (self.stdout.to_the_end(), self.stderr.to_the_end())
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

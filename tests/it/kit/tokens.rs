@@ -1,8 +1,8 @@
 //! A fake OAuth token endpoint on loopback, with its own ledger.
 //!
-//! An account `a` signs in as `client-a` with `secret-a`. Its refresh tokens are `rt-a-0`, `rt-a-1`, …: each exchange
+//! An account `a` signs in as `client-a` with `secret-a`. Its refresh tokens are `refresh-a-0`, `refresh-a-1`, …: each exchange
 //! gives the next one and makes the one before worthless, as an upstream that rotates them does. Its access tokens are
-//! `at-a-1`, `at-a-2`, … in the order of the exchanges, whatever the grant.
+//! `access-a-1`, `access-a-2`, … in the order of the exchanges, whatever the grant.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::desk::{Desk, Letter};
 use super::pause;
+use super::watch::Mint;
 
 /// One line of the ledger.
 #[derive(Clone, Debug)]
@@ -35,9 +36,11 @@ pub(crate) struct Exchange {
 pub(crate) struct FakeTokens {
     desk: Desk,
     state: Arc<Mutex<State>>,
+    mint: Mint,
 }
 
 struct State {
+    mint: Mint,
     ledger: Vec<Exchange>,
     /// How many tokens each account was given.
     given: HashMap<String, usize>,
@@ -54,7 +57,9 @@ struct State {
 impl FakeTokens {
     /// Its tokens live for an hour.
     pub(crate) fn start() -> Self {
+        let mint = Mint::default();
         let state = Arc::new(Mutex::new(State {
+            mint: mint.clone(),
             ledger: Vec::new(),
             given: HashMap::new(),
             good: HashMap::new(),
@@ -64,11 +69,16 @@ impl FakeTokens {
             down: false,
         }));
         let serving = Arc::clone(&state);
-        Self { desk: Desk::open(move |letter| exchange(&serving, letter)), state }
+        Self { desk: Desk::open(move |letter| exchange(&serving, letter)), state, mint }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/oauth/token", self.desk.address())
+    }
+
+    /// The tokens that it gives and takes.
+    pub(super) fn mint(&self) -> &Mint {
+        &self.mint
     }
 
     /// What tokens from now on say of their life.
@@ -135,26 +145,30 @@ impl State {
             return refused(401, "invalid_client");
         }
         let account = line.account.clone();
+        self.mint.made("client secret", &format!("secret-{account}"));
         let field = |name: &str| line.form.get(name).map(String::as_str).unwrap_or_default();
         let mut rotated = None;
         match field("grant_type") {
             "client_credentials" => {}
             "refresh_token" => {
                 let good = *self.good.entry(account.clone()).or_insert(0);
-                let expected = format!("rt-{account}-{good}");
+                let expected = format!("refresh-{account}-{good}");
                 if field("refresh_token") != expected || self.revoked.contains(&account) {
                     return refused(400, "invalid_grant");
                 }
+                self.mint.made("refresh token", &expected);
                 self.good.insert(account.clone(), good + 1);
-                rotated = Some(format!("rt-{account}-{}", good + 1));
+                rotated = Some(format!("refresh-{account}-{}", good + 1));
             }
             _ => return refused(400, "unsupported_grant_type"),
         }
         let given = self.given.entry(account.clone()).or_insert(0);
         *given += 1;
-        let token = format!("at-{account}-{given}");
+        let token = format!("access-{account}-{given}");
         let mut answer = json!({"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime.as_secs()});
+        self.mint.made("access token", &token);
         if let Some(rotated) = rotated {
+            self.mint.made("refresh token", &rotated);
             answer["refresh_token"] = rotated.into();
         }
         line.token = Some(token);

@@ -1,12 +1,13 @@
 //! What no gateway of any test may let out: the credentials and addresses of its upstreams, and its caller's key.
 //!
-//! Watched are every byte that the kit's own client reads, everything that the processes and commands print, and every
-//! file that is left below the data directory when the test is over. What is found is told then: a test that ends well
-//! fails nevertheless.
+//! Watched are every byte that the kit's own client reads, everything that the processes and commands print, the counts of
+//! each process, and every file that is left below the data directory when the test is over. What is found is told then: a
+//! test that ends well fails nevertheless, and so does one in which nobody looked.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::hay::{Canary, Hay, Place};
 use super::{Account, Done};
@@ -16,6 +17,19 @@ use super::{Account, Done};
 pub(crate) struct Watch {
     canaries: Mutex<Vec<Canary>>,
     found: Mutex<Vec<String>>,
+    /// Whether the counts of the process that runs were looked at.
+    counted: AtomicBool,
+}
+
+/// Secrets that an endpoint of the kit makes while a test runs: a watch over it has each before it is given out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mint(Arc<Mutex<Made>>);
+
+#[derive(Debug, Default)]
+struct Made {
+    /// By name.
+    secrets: Vec<(String, String)>,
+    watches: Vec<Weak<Watch>>,
 }
 
 /// The bytes of one answer on their way: what is found may lie across two pieces.
@@ -26,8 +40,11 @@ pub(crate) struct Tail {
     overlap: usize,
 }
 
+/// Whose an address is; and what is read there, where that is always the same.
+type Listener = (Arc<Watch>, Option<Place>);
+
 /// Which gateway listens where.
-static GATEWAYS: LazyLock<Mutex<HashMap<SocketAddr, Arc<Watch>>>> = LazyLock::new(Mutex::default);
+static GATEWAYS: LazyLock<Mutex<HashMap<SocketAddr, Listener>>> = LazyLock::new(Mutex::default);
 
 /// Shorter values are words that may stand anywhere.
 const SHORTEST: usize = 8;
@@ -48,7 +65,9 @@ impl Watch {
             let home = &[Place::Desk, Place::Settings, Place::Output, Place::Store];
             watch.add("address of an upstream", account.host(), home);
         }
-        Arc::new(watch)
+        let watch = Arc::new(watch);
+        accounts.iter().filter_map(Account::mint).for_each(|mint| mint.watched_by(&watch));
+        watch
     }
 
     /// `home` is where it may stand.
@@ -58,7 +77,24 @@ impl Watch {
 
     /// From now on answers from this address are watched.
     pub(crate) fn listen(self: &Arc<Self>, address: SocketAddr) {
-        lock(&GATEWAYS).insert(address, Arc::clone(self));
+        lock(&GATEWAYS).insert(address, (Arc::clone(self), None));
+    }
+
+    /// As [`Watch::listen`], where the counts of a new process are told.
+    pub(crate) fn count(self: &Arc<Self>, address: SocketAddr) {
+        self.counted.store(false, Ordering::SeqCst);
+        lock(&GATEWAYS).insert(address, (Arc::clone(self), Some(Place::Metrics)));
+    }
+
+    /// The process is over. A watch that nobody kept finds nothing.
+    pub(crate) fn must_have_counted(&self) {
+        if !self.counted.load(Ordering::SeqCst) {
+            self.tell("nobody looked at the counts of a process");
+        }
+    }
+
+    pub(crate) fn tell(&self, what: impl Into<String>) {
+        lock(&self.found).push(what.into());
     }
 
     pub(crate) fn look(&self, place: Place, bytes: &[u8]) {
@@ -73,6 +109,12 @@ impl Watch {
             ["config", ..] => Place::Settings,
             _ => Place::Output,
         };
+        if place == Place::Key {
+            let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+            let keys = done.stdout.split(|letter| !is_part(letter)).filter(|word| word.starts_with("sk-img-"));
+            // A shorter one is the part by which a key is known.
+            keys.filter(|key| key.len() > 24).for_each(|key| self.add("the key of a caller", key, &[Place::Key]));
+        }
         for output in [&done.stdout, &done.stderr] {
             self.look(place, output.as_bytes());
         }
@@ -96,16 +138,37 @@ impl Watch {
 impl Tail {
     /// Of an answer from this address, where a gateway of the kit listens there.
     pub(super) fn of(address: SocketAddr, place: Place) -> Option<Self> {
-        let watch = Arc::clone(lock(&GATEWAYS).get(&address)?);
+        let (watch, always) = lock(&GATEWAYS).get(&address)?.clone();
+        let place = always.unwrap_or(place);
         let overlap = lock(&watch.canaries).iter().map(Canary::longest).max().unwrap_or_default();
         Some(Self { watch, place, kept: Vec::new(), overlap })
     }
 
     pub(super) fn add(&mut self, piece: &[u8]) {
+        self.watch.counted.fetch_or(self.place == Place::Metrics, Ordering::SeqCst);
         self.kept.extend_from_slice(piece);
         self.watch.look(self.place, &self.kept);
         let known = self.kept.len().saturating_sub(self.overlap);
         self.kept.drain(..known);
+    }
+}
+
+// === impl Mint ===
+
+impl Mint {
+    pub(super) fn made(&self, name: &str, value: &str) {
+        assert!(value.len() >= SHORTEST, "{value} is too short to be watched");
+        let mut mint = lock(&self.0);
+        if mint.secrets.iter().all(|(_, known)| known != value) {
+            mint.secrets.push((name.to_owned(), value.to_owned()));
+            mint.watches.iter().filter_map(Weak::upgrade).for_each(|watch| watch.add(name, value, &[]));
+        }
+    }
+
+    pub(crate) fn watched_by(&self, watch: &Arc<Watch>) {
+        let mut mint = lock(&self.0);
+        mint.secrets.iter().for_each(|(name, value)| watch.add(name, value, &[]));
+        mint.watches.push(Arc::downgrade(watch));
     }
 }
 
@@ -125,4 +188,33 @@ fn what_lies_across_two_pieces_is_found() {
         tail.add(piece.as_bytes());
     }
     assert_eq!(watch.found().len(), 1);
+}
+
+#[test]
+fn what_is_made_while_a_test_runs_is_watched() {
+    let (watch, mint) = (Arc::<Watch>::default(), Mint::default());
+    mint.made("before", "refresh-of-before");
+    mint.watched_by(&watch);
+    mint.made("later", "access-of-later");
+    let key = "sk-img-0123456789abcdef-0123456789abcdef0123456789abcdef";
+    let made = Done { code: Some(0), stdout: format!("{{\"secret\":\"{key}\"}}"), stderr: String::new() };
+    watch.look_at(&["key", "create"], &made);
+    assert_eq!(watch.found(), Vec::<String>::new());
+    for secret in ["refresh-of-before", "access-of-later", key] {
+        watch.look(Place::Metrics, secret.as_bytes());
+        assert_eq!(watch.found().len(), 1, "{secret}");
+    }
+}
+
+#[test]
+fn counts_that_nobody_looked_at_are_told() {
+    let watch = Arc::<Watch>::default();
+    let address: SocketAddr = ([127, 0, 0, 2], 0).into();
+    watch.count(address);
+    watch.must_have_counted();
+    assert_eq!(watch.found().len(), 1);
+    watch.add("a token", "sk-upstream-counted", &[Place::Answer]);
+    Tail::of(address, Place::Answer).expect("a watch").add(b"sk-upstream-counted");
+    watch.must_have_counted();
+    assert_eq!(watch.found().len(), 1, "what is counted is no answer");
 }

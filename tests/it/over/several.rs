@@ -113,6 +113,43 @@ fn where_no_image_was_made_the_worst_failure_is_told() {
 }
 
 #[test]
+fn nothing_is_paid_for_that_the_disk_has_no_place_for() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    // One file waits for its first use; no other can be made.
+    std::fs::remove_dir_all(gateway.home().join("data").join("spool")).expect("a folder");
+    let answer = gateway.generate(json!({"n": 3}));
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(answer.header("x-imagate-missing"), Some("2"));
+    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(classes(&gateway.settled(1)[0]), ["-"]);
+}
+
+#[test]
+fn the_calls_of_one_job_share_one_budget() {
+    let upstream = FakeUpstream::start();
+    let account = |name| Account::at(name, &upstream).speaking_responses().with_places(1);
+    for script in ["status=500", "status=502 body=html"] {
+        let gateway = Gateway::with("", &[account("first"), account("second")]);
+        let before = upstream.attempts();
+        ["first", "second"].iter().for_each(|name| upstream.always(&format!("sk-upstream-{name}"), script));
+        gateway.generate(json!({"n": 10})).error(502);
+        let made = upstream.attempts() - before;
+        assert!((4..=5).contains(&made), "four, and the one that was under way beside the fourth: {made}, {script}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_place_is_not_begun_once_another_is_refused() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses().with_places(1)]);
+    upstream.in_turn("sk-upstream-only", &["", "status=400 body=policy"]);
+    let answer = gateway.generate(json!({"n": 6}));
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!((answer.header("x-imagate-missing"), upstream.attempts()), (Some("5"), 2));
+}
+
+#[test]
 fn an_answer_of_several_calls_is_paid_once_under_its_name() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);

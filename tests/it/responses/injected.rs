@@ -66,6 +66,47 @@ fn an_agent_without_an_image_tool_gets_one_and_everything_else_stays_to_the_byte
 }
 
 #[test]
+fn what_is_refused_with_our_tool_is_asked_for_once_more_as_it_came() {
+    let upstream = FakeUpstream::start();
+    for script in ["status=400 body=tool", "status=422 body=tool", "status=400 body=error"] {
+        for stream in [false, true] {
+            let gateway = injecting(&upstream);
+            let before = upstream.attempts();
+            upstream.in_turn("sk-upstream-only", &[script, ""]);
+            let body = format!(r#"{{"model":"gpt-5.5","input":"x","tools":[ ],"stream":{stream}}}"#);
+            let answer = agent(&gateway, body.clone()).send(gateway.address());
+            assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
+            let sent: Vec<String> = upstream.ledger()[before..]
+                .iter()
+                .map(|attempt| String::from_utf8_lossy(&attempt.body).into())
+                .collect();
+            assert_eq!(sent.len(), 2, "{script}");
+            assert!(sent[0].contains(TOOL) && sent[1] == body, "{script}: {sent:?}");
+            let record = gateway.settled(1).pop().expect("a record");
+            assert_eq!((&record["state"], record["attempts"][1]["class"].as_str()), (&json!("succeeded"), None));
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_for_another_reason_or_again_is_told() {
+    let upstream = FakeUpstream::start();
+    for (scripts, attempts, status, param) in [
+        (&["status=400 body=parameter", ""][..], 1, 400, json!("quality")),
+        (&["status=400 body=policy", ""], 1, 502, Value::Null),
+        (&["status=500", ""], 1, 502, Value::Null),
+        (&["status=400 body=tool"], 2, 400, json!("tools[0].type")),
+    ] {
+        let gateway = injecting(&upstream);
+        let before = upstream.attempts();
+        upstream.in_turn("sk-upstream-only", scripts);
+        let answer = agent(&gateway, r#"{"model":"gpt-5.5","input":"x"}"#).send(gateway.address());
+        assert_eq!(answer.error(status)["param"], param, "{scripts:?}");
+        assert_eq!(upstream.attempts() - before, attempts, "{scripts:?}");
+    }
+}
+
+#[test]
 fn whoever_has_a_tool_or_forbids_them_or_is_no_agent_gets_none() {
     let upstream = FakeUpstream::start();
     let gateway = injecting(&upstream);

@@ -1,31 +1,11 @@
 //! What huge images in responses cost.
 
-use std::io::Read;
-
 use super::{call, drawing};
-use crate::kit::{Account, Call, FakeUpstream, Gateway, heavy};
+use crate::kit::{Account, FakeUpstream, Gateway, PEAK_BYTES, Reply, heavy};
 
 /// Characters of base64 in one image.
 const HUGE: usize = 28_000_000;
 const CALLERS: usize = 24;
-/// The figure to stay under, as everywhere.
-const PEAK_BYTES: u64 = 160 * 1000 * 1000;
-
-/// Reads an answer to its end and keeps nothing but its last bytes.
-fn drain(call: Call, gateway: &Gateway) -> (usize, String) {
-    let mut reply = call.open(gateway.address()).expect("an answer");
-    assert_eq!(reply.status, 200);
-    let (mut length, mut last, mut buffer) = (0, Vec::new(), vec![0; 1 << 16]);
-    loop {
-        let read = reply.read(&mut buffer).expect("more of it");
-        if read == 0 {
-            return (length, String::from_utf8_lossy(&last).into_owned());
-        }
-        length += read;
-        last.extend_from_slice(&buffer[..read]);
-        last.drain(..last.len().saturating_sub(2_000));
-    }
-}
 
 #[test]
 fn many_huge_images_pass_at_once_in_little_memory() {
@@ -41,7 +21,8 @@ fn many_huge_images_pass_at_once_in_little_memory() {
             let (gateway, script) = (&gateway, &script);
             scope.spawn(move || {
                 let stream = caller % 2 == 0;
-                let (length, last) = drain(call(gateway).json(&drawing(script, stream)), gateway);
+                let call = call(gateway).json(&drawing(script, stream));
+                let (length, last) = call.open(gateway.address()).map(Reply::drain).expect("an answer");
                 // A stream has its image twice.
                 assert!(length > HUGE * (1 + usize::from(stream)), "{length}");
                 assert!(last.contains("total_tokens"), "{last}");

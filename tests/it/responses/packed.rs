@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 
 use super::{before, call, task};
-use crate::kit::{Call, FakeUpstream, Form, Gateway, alpha_png, heavy};
+use crate::kit::{Call, FakeUpstream, Form, Gateway, Random, alpha_png, heavy};
 
 /// What the largest body of this endpoint unpacks to.
 const MOST: usize = 64 << 20;
@@ -66,9 +66,9 @@ fn a_small_body_that_unpacks_to_too_much_is_a_413_in_little_memory() {
     let _turn = heavy();
     let upstream = FakeUpstream::start();
     let mut gateway = before(&upstream);
-    let room =
-        |length: usize| format!("{}{}", task(&json!({})), " ".repeat(length - task(&json!({})).to_string().len()));
-    assert_eq!(packed(&gateway, "zstd", zstd(room(MOST).as_bytes())).send(gateway.address()).status, 200);
+    let room = |length: usize| padded(&json!({}), length);
+    let largest = padded(&json!({"x": noise(MOST / 50)}), MOST);
+    assert_eq!(packed(&gateway, "zstd", zstd(largest.as_bytes())).send(gateway.address()).status, 200);
     gateway.server().reset_peak();
     let idle = gateway.server().peak_bytes();
     for (coding, pack) in CODINGS {
@@ -84,6 +84,38 @@ fn a_small_body_that_unpacks_to_too_much_is_a_413_in_little_memory() {
     println!("bombs that unpack to {} bytes: {:.1} MB more", 10 * MOST, grown as f64 / 1e6);
     assert!(grown < 24 << 20, "{grown} bytes");
     assert_eq!(upstream.attempts(), 1);
+}
+
+/// A task with blanks behind it.
+fn padded(with: &Value, length: usize) -> String {
+    let task = task(with).to_string();
+    let blanks = " ".repeat(length - task.len());
+    task + &blanks
+}
+
+/// A text that hardly shrinks.
+fn noise(length: usize) -> String {
+    let mut random = Random::seeded(7);
+    (0..length).map(|_| char::from(b'a' + u8::try_from(random.between(0, 26)).expect("a letter"))).collect()
+}
+
+#[test]
+fn a_body_that_shrinks_to_next_to_nothing_is_a_413_long_before_the_limit() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for (coding, pack) in CODINGS {
+        let small = packed(&gateway, coding, pack(padded(&json!({}), 8 << 20).as_bytes()));
+        assert_eq!(small.send(gateway.address()).status, 200, "{coding}: a little may be as dense as it likes");
+        let body = padded(&json!({}), 48 << 20);
+        let answer = packed(&gateway, coding, pack(body.as_bytes())).send(gateway.address());
+        assert_eq!(answer.error(413)["code"], "request_too_large", "{coding}");
+        assert!(answer.text().contains("200 times"), "{coding}: {}", answer.text());
+        // A conversation whose every part is there thirty times.
+        let talk = task(&json!({"input": [{"role": "user", "content": noise(400_000).repeat(30)}]})).to_string();
+        let sent = pack(talk.as_bytes());
+        println!("{coding}: {} bytes in {}", talk.len(), sent.len());
+        assert_eq!(packed(&gateway, coding, sent).send(gateway.address()).status, 200, "{coding}");
+    }
 }
 
 #[test]

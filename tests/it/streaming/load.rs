@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Operation, is_good};
-use crate::kit::{Call, Events, FakeUpstream, Gateway, eventually, filler, heavy, pause};
+use crate::kit::{Call, Events, FakeUpstream, Gateway, PEAK_BYTES, eventually, filler, heavy, pause};
 
 /// Characters of base64 in one line, 30 MB.
 const HUGE: usize = 30_000_000;
 const READERS: usize = 100;
-/// The figure to stay under, as for plain answers.
-const PEAK_BYTES: u64 = 160 * 1000 * 1000;
 
 /// A stream with a huge final image; the filler begins like a picture of this size.
 fn huge(gateway: &Gateway, script: &str, partials: u64) -> Call {

@@ -30,6 +30,30 @@ fn headers() -> Vec<Lie> {
         ("a folder with contents", one(|member| member.kind = b'5')),
         ("a prefix that leads out", one(|member| member.prefix = b"../..".to_vec())),
         ("a prefix that is absolute", one(|member| member.prefix = b"/tmp".to_vec())),
+        (
+            "a prefix where GNU has times",
+            one(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"other".to_vec())),
+        ),
+        (
+            "a prefix that a zero hides",
+            one(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"\0other".to_vec())),
+        ),
+        (
+            "a prefix of another version",
+            one(|member| (member.magic, member.prefix) = (*b"ustar\0  ", b"other".to_vec())),
+        ),
+        ("the mark of a third format", one(|member| member.prefix = [&[0; 163][..], b"tar\0"].concat())),
+        ("a size behind a zero", one(|member| member.size = Some(b"\x000000000170\0".to_vec()))),
+        ("a size between zeros", one(|member| member.size = Some(b"\0\0\0\x000170\0\0".to_vec()))),
+        ("a size that a zero cuts", one(|member| member.size = Some(b"0000000\x00170\0".to_vec()))),
+        ("a size that a blank cuts", one(|member| member.size = Some(b"00000000 170".to_vec()))),
+        ("no size", one(|member| (member.data, member.size) = (Vec::new(), Some(vec![0; 12])))),
+        ("a blank size", one(|member| (member.data, member.size) = (Vec::new(), Some(vec![b' '; 12])))),
+        ("a size with a digit too large", one(|member| member.size = Some(b"00000000178\0".to_vec()))),
+        ("an old file with the name of a folder under another name", {
+            let old = Member::new(0, "notes/", "notes ".repeat(20));
+            vec![skill_member(), Member::new(b'x', "x", pax(&[("path", "notes.md")])), old]
+        }),
         ("a name that is not UTF-8", one(|member| member.name = b"caf\xe9.md".to_vec())),
     ]
 }

@@ -1,5 +1,5 @@
-//! What the tests need from outside of Rust: a C compiler, curl, Node with the official SDK and a coding agent, and Python
-//! with the official SDKs, two frameworks on top of them, and a fuzzer.
+//! What the tests need from outside of Rust: a C compiler, curl, Chromium, Node with the official SDK, a coding agent and
+//! what drives the browser, and Python with the official SDKs, two frameworks on top of them, and a fuzzer.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// How a tool is looked for, and how it is installed where it is missing.
 struct Tool {
     name: &'static str,
-    probe: &'static [&'static str],
+    /// One of these must succeed.
+    probes: &'static [&'static [&'static str]],
     debian: &'static str,
     fedora: &'static str,
     mac: &'static str,
@@ -21,34 +22,41 @@ const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
 const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 5] = [
     Tool {
         name: "a C compiler (for SQLite, WebP and TLS)",
-        probe: if cfg!(windows) { &["cl"] } else { &["cc", "--version"] },
+        probes: if cfg!(windows) { &[&["cl"]] } else { &[&["cc", "--version"]] },
         debian: "gcc libc6-dev",
         fedora: "gcc",
         mac: "xcode-select --install",
     },
     Tool {
         name: "Python 3 with venv and pip (for the official SDK and the fuzz)",
-        probe: &[PYTHON, "-c", "import ensurepip, venv"],
+        probes: &[&[PYTHON, "-c", "import ensurepip, venv"]],
         debian: "python3-venv",
         fedora: "python3",
         mac: "brew install python",
     },
     Tool {
-        name: "Node 20 or newer with npm (for the official SDK)",
-        probe: &[NPM, "--version"],
+        name: "Node 20 or newer with npm (for the official SDK and the browser)",
+        probes: &[&[NPM, "--version"]],
         debian: "nodejs npm",
         fedora: "nodejs-npm",
         mac: "brew install node",
     },
     Tool {
         name: "curl (for the README's own command and a tour)",
-        probe: &["curl", "--version"],
+        probes: &[&["curl", "--version"]],
         debian: "curl",
         fedora: "curl",
         mac: "brew install curl",
+    },
+    Tool {
+        name: "Chromium (for the pages)",
+        probes: &[&["chromium", "--version"], &["chromium-browser", "--version"]],
+        debian: "chromium",
+        fedora: "chromium",
+        mac: "brew install chromium",
     },
 ];
 
@@ -89,9 +97,12 @@ const PACKAGES: [Package; 6] = [
     },
 ];
 
-/// Folders with a package of Node, and the variables in which the tests find them.
-const NODE: [(&str, &str, &str); 2] =
-    [("openai", "openai", "IMAGATE_NODE_OPENAI"), ("codex", "@openai/codex", "IMAGATE_NODE_CODEX")];
+/// Folders with packages of Node, and the variables in which the tests find them.
+const NODE: [(&str, &str, &str); 3] = [
+    ("openai", "openai", "IMAGATE_NODE_OPENAI"),
+    ("codex", "@openai/codex", "IMAGATE_NODE_CODEX"),
+    ("browser", "playwright-core@1.65.1 axe-core@4.14.1", "IMAGATE_NODE_BROWSER"),
+];
 
 /// The file that says that an environment was finished, and for what.
 const FINISHED: &str = "imagate-finished";
@@ -105,7 +116,7 @@ pub(super) fn tools(_: &Path) -> Result<()> {
 }
 
 fn advice(is_there: impl Fn(&[&str]) -> bool) -> Option<String> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !is_there(tool.probe)).collect();
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !tool.probes.iter().any(|probe| is_there(probe))).collect();
     if missing.is_empty() {
         return None;
     }
@@ -137,8 +148,8 @@ pub(super) fn clients(root: &Path) -> Result<Vec<(OsString, OsString)>> {
         println!("{}={}", package.variable, python.display());
         variables.push((OsString::from(package.variable), python.into_os_string()));
     }
-    for (name, package, variable) in NODE {
-        let modules = modules(&root.join("target").join("clients").join(name), package).with_context(|| package)?;
+    for (name, packages, variable) in NODE {
+        let modules = modules(&root.join("target").join("clients").join(name), packages).with_context(|| packages)?;
         println!("{variable}={}", modules.display());
         variables.push((OsString::from(variable), modules.into_os_string()));
     }
@@ -165,14 +176,15 @@ fn environment(folder: &Path, package: &Package) -> Result<PathBuf> {
     Ok(python)
 }
 
-fn modules(folder: &Path, package: &str) -> Result<PathBuf> {
-    if !is_finished(folder, package) {
+fn modules(folder: &Path, packages: &str) -> Result<PathBuf> {
+    if !is_finished(folder, packages) {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("package.json"), r#"{"private":true,"type":"module"}"#)?;
         let folder_name = folder.to_str().context("the path of this repository is not UTF-8")?;
-        let install = ["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", folder_name, package];
+        let mut install = vec!["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", folder_name];
+        install.extend(packages.split(' '));
         execute(Path::new(NPM), &install)?;
-        fs::write(folder.join(FINISHED), package)?;
+        fs::write(folder.join(FINISHED), packages)?;
     }
     Ok(folder.to_owned())
 }
@@ -203,7 +215,14 @@ mod tests {
     #[test]
     fn everything_that_is_missing_is_asked_for_at_once() {
         let advice = advice(|_| false).unwrap();
-        assert!(advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl\n"), "{advice}");
+        assert!(advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl chromium\n"), "{advice}");
+    }
+
+    #[test]
+    fn a_browser_may_have_either_name() {
+        assert_eq!(advice(|probe| probe.first() != Some(&"chromium")), None);
+        let without = |probe: &[&str]| !probe.first().is_some_and(|program| program.starts_with("chromium"));
+        assert!(advice(without).unwrap().contains("apt-get install chromium\n"));
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! The folder that skills are installed into, and the lock file in it.
+//!
+//! One program at a time works in a folder. What one that was killed has left behind is finished or taken back by the next:
+//! beside each new skill lies a note of what it is, and the note is there before anything is moved.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, Serialize};
 
-use super::unpack::New;
+use super::unpack::{New, PREFIX, Waiting};
 use crate::checkout::Checkout;
 use crate::cli::skills::disk;
 use crate::manifest::package::{Limits, Sha256Sum};
-use crate::manifest::{Files, Kind, Lock, Locked, Skill};
+use crate::manifest::{Files, Kind, Lock, Locked, Metadata, Skill, Wanted};
 
 /// More of a lock file than this is not read.
 const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
@@ -20,6 +24,15 @@ pub(super) struct Place {
     folder: PathBuf,
     files: Checkout,
     lock: Lock,
+    /// Who else wants to work here waits until this is closed.
+    _alone: File,
+}
+
+/// What lies beside a new skill until it has taken its place.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    name: String,
+    locked: Locked,
 }
 
 impl Place {
@@ -27,12 +40,12 @@ impl Place {
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         let shown = || folder.display().to_string();
         fs::create_dir_all(folder).with_context(shown)?;
+        let alone = alone(folder).with_context(shown)?;
         let files = Checkout::open(folder).with_context(shown)?;
-        let lock = match files.read(Lock::FILE, MAX_LOCK_BYTES)? {
-            Some(bytes) => Lock::read(&bytes).with_context(|| folder.join(Lock::FILE).display().to_string())?,
-            None => Lock::new(),
-        };
-        Ok(Self { folder: folder.to_owned(), files, lock })
+        let lock = read(&files).with_context(|| folder.join(Lock::FILE).display().to_string())?;
+        let mut place = Self { folder: folder.to_owned(), files, lock, _alone: alone };
+        place.recover().with_context(shown)?;
+        Ok(place)
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -66,23 +79,60 @@ impl Place {
     }
 
     /// Puts a skill where it belongs, and remembers it.
-    pub(super) fn put(&mut self, name: &str, new: &New, locked: Locked) -> anyhow::Result<()> {
+    pub(super) fn put(&mut self, name: &str, new: New, locked: Locked) -> anyhow::Result<()> {
         let target = self.folder.join(name);
         let shown = || format!("{} cannot be replaced", target.display());
-        let is_there = match fs::rename(&target, new.old()) {
+        let note = Note { name: name.to_owned(), locked };
+        let around = new.waiting();
+        disk::put(&around.note(), serde_json::to_string(&note)?.as_bytes())?;
+        let is_there = match fs::rename(&target, around.old()) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error).with_context(shown),
         };
-        if let Err(error) = fs::rename(new.folder(), &target) {
+        if let Err(error) = fs::rename(around.folder(), &target) {
             if is_there {
                 // What was there comes back; if that fails too, the first error is the one to tell.
-                let _ = fs::rename(new.old(), &target);
+                let _ = fs::rename(around.old(), &target);
             }
             return Err(error).with_context(shown);
         }
-        self.lock.set(name, locked);
-        disk::put(&self.folder.join(Lock::FILE), self.lock.to_text()?.as_bytes())
+        self.remember(note, &around).inspect_err(|_| new.leave())
+    }
+
+    fn remember(&mut self, note: Note, beside: &Waiting) -> anyhow::Result<()> {
+        self.lock.set(note.name, note.locked);
+        disk::put(&beside.lock(), self.lock.to_text()?.as_bytes())?;
+        let file = self.folder.join(Lock::FILE);
+        fs::rename(beside.lock(), &file).with_context(|| file.display().to_string())
+    }
+
+    /// Nobody else is at work here, so whatever is still being installed was left by somebody who is gone.
+    fn recover(&mut self) -> anyhow::Result<()> {
+        for entry in self.files.list("")?.unwrap_or_default() {
+            if entry.metadata.kind == Kind::Folder && entry.name.starts_with(PREFIX) {
+                self.settle(&entry.name)?;
+                fs::remove_dir_all(self.folder.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a half made exchange back, or remembers one that was made.
+    fn settle(&mut self, around: &str) -> anyhow::Result<()> {
+        let left = Waiting::new(self.folder.join(around));
+        let bytes = self.files.read(&joined(around, Waiting::NOTE), MAX_LOCK_BYTES)?;
+        // Nothing is moved before the note is whole.
+        let Some(note) = bytes.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok()) else { return Ok(()) };
+        note.name.parse::<Wanted>().context("it holds the note of a skill that cannot be")?;
+        let is_there = self.files.metadata(&note.name)?.is_some();
+        if !is_there && left.old().exists() {
+            return Ok(fs::rename(left.old(), self.folder.join(&note.name))?);
+        }
+        if is_there && !left.folder().exists() && self.sums(&note.name)?.as_ref() == Some(&note.locked.files) {
+            return self.remember(note, &left);
+        }
+        Ok(())
     }
 
     /// The checksum of each file below a folder, if it is there and holds only files.
@@ -110,10 +160,136 @@ impl Place {
     }
 }
 
+/// Waits until nobody else is at work in a folder.
+#[cfg(unix)]
+fn alone(folder: &Path) -> io::Result<File> {
+    let folder = File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
+}
+
+/// A folder cannot be opened there; a file that stays takes its part.
+#[cfg(not(unix))]
+fn alone(folder: &Path) -> io::Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).open(folder.join(".skills.lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn read(files: &Checkout) -> anyhow::Result<Lock> {
+    match files.metadata(Lock::FILE)? {
+        None => Ok(Lock::new()),
+        Some(Metadata { kind: Kind::File, .. }) => {
+            let bytes = files.read(Lock::FILE, MAX_LOCK_BYTES)?.context("it went away while it was read")?;
+            Ok(Lock::read(&bytes)?)
+        }
+        Some(_) => bail!("it is a link or no plain file; what is installed here cannot be known"),
+    }
+}
+
 /// A path below another one, which may be that of the root.
 fn joined(folder: &str, name: &str) -> String {
     match (folder, name) {
         ("", path) | (path, "") => path.to_owned(),
         (folder, name) => format!("{folder}/{name}"),
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder in which `demo` is installed as `text`, or not at all.
+    fn installed(text: Option<&str>) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(text) = text {
+            fs::create_dir(folder.path().join("demo")).unwrap();
+            fs::write(folder.path().join("demo/SKILL.md"), text).unwrap();
+            let beside = Waiting::new(folder.path().to_owned());
+            Place::open(folder.path()).unwrap().remember(note("demo", text), &beside).unwrap();
+        }
+        folder
+    }
+
+    fn note(name: &str, text: &str) -> Note {
+        let files = BTreeMap::from([("SKILL.md".to_owned(), Sha256Sum::of(text.as_bytes()).to_string())]);
+        let (version, package, sha256) = (text.to_owned(), String::new(), String::new());
+        Note { name: name.to_owned(), locked: Locked { version, package, sha256, size_bytes: 0, files } }
+    }
+
+    /// What somebody who was killed left behind: files by their path, and the note.
+    fn left(folder: &Path, note: Option<&Note>, files: &[(&str, &str)]) {
+        let around = folder.join(".installing-x");
+        for (path, text) in files {
+            let path = around.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        if let Some(note) = note {
+            fs::write(around.join(Waiting::NOTE), serde_json::to_string(note).unwrap()).unwrap();
+        }
+    }
+
+    /// What is there after the next one came: the text of the skill, and the version that is remembered.
+    fn after(folder: &Path) -> (Option<String>, Option<String>) {
+        let place = Place::open(folder).unwrap();
+        assert!(!folder.join(".installing-x").exists());
+        place.may_write("demo", false).unwrap();
+        let remembered = place.lock.get("demo").map(|locked| locked.version.clone());
+        (fs::read_to_string(folder.join("demo/SKILL.md")).ok(), remembered)
+    }
+
+    fn both(text: &str) -> (Option<String>, Option<String>) {
+        (Some(text.to_owned()), Some(text.to_owned()))
+    }
+
+    #[test]
+    fn whoever_was_killed_before_anything_moved_has_changed_nothing() {
+        for note in [None, Some(note("demo", "two"))] {
+            let folder = installed(Some("one"));
+            left(folder.path(), note.as_ref(), &[("new/SKILL.md", "two")]);
+            assert_eq!(after(folder.path()), both("one"));
+        }
+    }
+
+    #[test]
+    fn what_was_moved_away_comes_back() {
+        let folder = installed(Some("one"));
+        left(folder.path(), Some(&note("demo", "two")), &[("new/SKILL.md", "two")]);
+        fs::rename(folder.path().join("demo"), folder.path().join(".installing-x/old")).unwrap();
+        assert_eq!(after(folder.path()), both("one"));
+    }
+
+    #[test]
+    fn what_is_in_its_place_is_remembered() {
+        for before in [None, Some("one")] {
+            let folder = installed(before);
+            left(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
+            fs::create_dir_all(folder.path().join("demo")).unwrap();
+            fs::write(folder.path().join("demo/SKILL.md"), "two").unwrap();
+            assert_eq!(after(folder.path()), both("two"));
+        }
+    }
+
+    /// Such a folder may have come with a repository.
+    #[test]
+    fn a_note_that_names_another_place_moves_nothing() {
+        let around = tempfile::tempdir().unwrap();
+        let folder = around.path().join("agent");
+        fs::create_dir(&folder).unwrap();
+        left(&folder, Some(&note("../moved", "two")), &[("old/SKILL.md", "one")]);
+        assert!(Place::open(&folder).is_err());
+        assert!(!around.path().join("moved").exists());
+    }
+
+    #[test]
+    fn one_at_a_time_works_in_a_folder() {
+        let folder = installed(None);
+        let place = Place::open(folder.path()).unwrap();
+        let other = File::open(folder.path()).unwrap();
+        assert!(other.try_lock().is_err());
+        drop(place);
+        assert!(other.try_lock().is_ok());
     }
 }

@@ -10,29 +10,66 @@ use tempfile::TempDir;
 use crate::manifest::package::Limits;
 use crate::manifest::package::archive::{Entry, Sink, WalkError, walk};
 
-/// A skill that waits to take its place. Dropped, it is gone.
+/// How the name of a folder begins in which a skill waits to take its place.
+pub(super) const PREFIX: &str = ".installing-";
+
+/// Where a skill waits, and what belongs to it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    around: PathBuf,
+}
+
+impl Waiting {
+    /// The name of the file that says what it is.
+    pub(super) const NOTE: &str = "note.json";
+
+    pub(super) fn new(around: PathBuf) -> Self {
+        Self { around }
+    }
+
+    /// The folder with the files of the skill.
+    pub(super) fn folder(&self) -> PathBuf {
+        self.around.join("new")
+    }
+
+    /// Where what it replaces waits until that is certain.
+    pub(super) fn old(&self) -> PathBuf {
+        self.around.join("old")
+    }
+
+    /// Where the lock file is written before it takes its place, so that nothing is left elsewhere.
+    pub(super) fn lock(&self) -> PathBuf {
+        self.around.join("lock.json")
+    }
+
+    /// What it is, for whoever finds it.
+    pub(super) fn note(&self) -> PathBuf {
+        self.around.join(Self::NOTE)
+    }
+}
+
+/// A skill that waits to take its place. Dropped, it is gone, with whatever it replaced.
 #[derive(Debug)]
 pub(super) struct New {
     around: TempDir,
 }
 
 impl New {
-    /// The folder with the files of the skill.
-    pub(super) fn folder(&self) -> PathBuf {
-        self.around.path().join("new")
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting::new(self.around.path().to_owned())
     }
 
-    /// Where what it replaces waits until that is certain.
-    pub(super) fn old(&self) -> PathBuf {
-        self.around.path().join("old")
+    /// Leaves everything where it is, for the next one to settle.
+    pub(super) fn leave(self) {
+        let _ = self.around.keep();
     }
 }
 
 /// Unpacks what is below `root` in the package, into a new folder inside of `beside`.
 pub(super) fn unpack(bytes: &[u8], limits: &Limits, root: &str, beside: &Path) -> anyhow::Result<New> {
-    let around = tempfile::Builder::new().prefix(".installing-").tempdir_in(beside);
+    let around = tempfile::Builder::new().prefix(PREFIX).tempdir_in(beside);
     let new = New { around: around.with_context(|| beside.display().to_string())? };
-    let folder = new.folder();
+    let folder = new.waiting().folder();
     fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
     let mut writer = Writer { folder: &folder, root, open: None };
     match walk(bytes, limits, &mut writer) {

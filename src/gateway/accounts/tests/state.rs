@@ -89,7 +89,7 @@ async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
     let (_dir, store) = fresh().await;
     let accounts = start(&store, "one", &[], &FakeTokens::rotating()).await;
     assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
-    store.insert_account(&kept(&store, "k", "first")).await.unwrap();
+    store.insert_account(&Act::command(), &kept(&store, "k", "first")).await.unwrap();
     round(&accounts).await;
     let held = lease(&accounts).await.unwrap();
     assert_eq!(shown(&held), "Bearer first");
@@ -103,11 +103,11 @@ async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
     drop(held);
     let held = lease(&accounts).await.unwrap();
     assert_eq!(shown(&held), "Bearer second");
-    assert!(store.delete_account("k").await.unwrap());
+    assert!(store.delete_account(&Act::command(), "k").await.unwrap());
     round(&accounts).await;
     assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
     drop(held);
-    store.insert_account(&kept(&store, "k", "third")).await.unwrap();
+    store.insert_account(&Act::command(), &kept(&store, "k", "third")).await.unwrap();
     assert!(lease(&start(&store, "one", &[], &FakeTokens::rotating()).await).await.is_ok());
 }
 
@@ -116,7 +116,7 @@ async fn an_account_that_cannot_be_read_is_left_out_and_harms_no_other() {
     let (_dir, store) = fresh().await;
     let mut broken = kept(&store, "broken", "x");
     broken.sealed = kept(&store, "another", "x").sealed;
-    store.insert_account(&broken).await.unwrap();
+    store.insert_account(&Act::command(), &broken).await.unwrap();
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     round(&accounts).await;
     assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");

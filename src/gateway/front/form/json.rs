@@ -74,7 +74,7 @@ impl Reading<'_> {
         let reason = match fault {
             Fault::Spool(error) => return no_room(&error),
             Fault::TooLong => Reason::StringAboveMax,
-            Fault::Remote | Fault::NotData | Fault::NotBase64 => Reason::InvalidValue,
+            Fault::NoImage(_) => Reason::InvalidValue,
         };
         let param = format!("{}.image_url", self.param());
         let message = format!("Invalid '{param}': {fault}");

@@ -82,16 +82,17 @@ struct Reading<'a, S> {
 // === impl Found ===
 
 impl Found {
-    /// Reads on in a value, of which `part` is the next stretch of the piece: how many bytes were read.
-    pub(super) fn read(
+    /// Reads on in a value, of which `part` is the next stretch of the piece. Behind it only white space may stand.
+    pub(super) fn read_on(
         &mut self,
         scan: &mut Scan,
         piece: &Bytes,
         part: &[u8],
         sink: &mut impl Sink,
-    ) -> Result<usize, Malformed> {
+    ) -> Result<(), Malformed> {
         let read = scan.push(part, &mut Reading { found: self, piece, sink })?;
-        self.wrong.map_or(Ok(read), Err)
+        let surplus = part[read..].iter().any(|byte| !byte.is_ascii_whitespace());
+        self.wrong.or(surplus.then_some(Malformed::Surplus)).map_or(Ok(()), Err)
     }
 
     /// Whether the upstream has said its last word.
@@ -99,9 +100,9 @@ impl Found {
         self.over
     }
 
-    /// Whether an image is on its way, or has come and only the end of its answer is missing.
+    /// Whether an image is on its way. Behind a whole one a model may go on with a text, and thinks meanwhile.
     pub(super) const fn in_image(&self) -> bool {
-        matches!(self.partial, Partial::Current) || !matches!(self.image, Image::None)
+        matches!(self.partial, Partial::Current) || matches!(self.image, Image::Passing)
     }
 
     pub(super) fn usage(&self) -> Option<Usage> {
@@ -202,7 +203,14 @@ impl Found {
     /// Whether the image of an item is wanted: only the first, and of nothing that says that it is something else.
     fn wants_image(&self) -> bool {
         let kind = self.item.get("type").and_then(Value::as_str);
-        matches!(self.image, Image::None | Image::Passing) && kind.is_none_or(|kind| kind == IMAGE_CALL)
+        let open = self.partial != Partial::Current && matches!(self.image, Image::None | Image::Passing);
+        open && kind.is_none_or(|kind| kind == IMAGE_CALL)
+    }
+
+    /// Whether an intermediate image is wanted: none of a later call. The final image is told to its end only when the
+    /// response ends, and nothing may come into the middle of it.
+    const fn wants_partial(&self) -> bool {
+        matches!(self.image, Image::None)
     }
 }
 
@@ -233,7 +241,7 @@ impl<S: Sink> Reader for Reading<'_, S> {
     fn wants(&self, path: &str) -> Want {
         let value = |wanted: bool| if wanted { Want::Value } else { Want::Nothing };
         match path {
-            PARTIAL => Want::Image,
+            PARTIAL if self.found.wants_partial() => Want::Image,
             OF_DONE | OF_OUTPUT if self.found.wants_image() => Want::Image,
             _ => match (of_item(path), path.strip_prefix("response.")) {
                 (Some(member), _) => value(OF_ITEM.contains(&member)),

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::gateway::relay::tap::Without;
+use crate::gateway::relay::tap::{Broken, Without};
 use crate::gateway::relay::{
-    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, Usage, gather, keep, prove_drawn,
+    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, Unkept, Usage, gather, keep, prove_drawn,
 };
 use crate::gateway::spool::Spool;
 use crate::gateway::upstream::{ReplyBody, ReplyError};
@@ -158,6 +158,76 @@ async fn a_stream_has_its_partial_images_and_one_final_one() {
 }
 
 #[tokio::test]
+async fn a_partial_image_of_a_later_call_touches_nothing() {
+    let story = [partial(OTHER), done(PNG_HEAD), partial(OTHER), partial(OTHER), completed(&item(PNG_HEAD))].concat();
+    for count in [1, 2] {
+        let (text, ending, summary) = told(&story[partial(OTHER).len() * (2 - count)..], true).await;
+        let frames: Vec<&str> = text.trim_end().split("\n\n").collect();
+        assert_eq!((frames.len(), ending), (count, Ending::Complete), "{text}");
+        let last = frames[count - 1].split_once("\ndata: ").expect("data").1;
+        let last: Value = serde_json::from_str(last).expect("JSON");
+        assert_eq!(
+            (&last["b64_json"], &last["usage"]["total_tokens"], &last["quality"]),
+            (&json!(PNG_HEAD), &json!(213), &json!("high"))
+        );
+        assert_eq!((summary.delivered.len(), summary.usage.map(|usage| usage.total)), (1, Some(293)));
+    }
+    let (text, ending, summary) = told(&story, false).await;
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&json["data"][0]["b64_json"], &json["usage"]["total_tokens"]), (&json!(PNG_HEAD), &json!(213)));
+    assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 1));
+    // In one event with a final image it is none either.
+    let both = done(PNG_HEAD).replacen("\"item\":", &format!("\"partial_image_b64\":\"{OTHER}\",\"item\":"), 1);
+    let (text, ..) = told(&[both, done(PNG_HEAD), completed("")].concat(), true).await;
+    assert!(text.trim_end().split("\n\n").all(|frame| frame.matches("b64_json").count() == 1), "{text}");
+}
+
+/// A body that goes on after so many seconds.
+fn pausing(before: String, seconds: u64, behind: String) -> ReplyBody {
+    let (sender, body) = tokio::sync::mpsc::channel(4);
+    let told = async move {
+        sender.send(before.into()).await.expect("somebody reads");
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let _ = sender.send(behind.into()).await;
+    };
+    drop(tokio::runtime::Handle::current().spawn(told));
+    ReplyBody::Channel(body)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_behind_the_image_may_take_its_time_and_the_image_may_not() {
+    let whole = [done(PNG_HEAD), completed("")].concat();
+    let (half, end) = (done("").len() / 2 + 40, done(PNG_HEAD).len());
+    for (cut, seconds, expected) in [
+        (end, 100, (Ending::Complete, Some(293))),
+        (end - 1, 100, (Ending::Complete, Some(293))),
+        (end, 151, (Ending::Complete, None)),
+        (half, 59, (Ending::Complete, Some(293))),
+        (half, 61, (Ending::Broken(Broken::Timeout), None)),
+    ] {
+        let body = pausing(whole[..cut].to_owned(), seconds, whole[cut..].to_owned());
+        let (_, ending, summary) = read(prove_drawn(body, asked(false), limits()).await.expect("an image")).await;
+        assert_eq!((ending, summary.usage.map(|usage| usage.total)), expected, "{seconds} s behind {cut} bytes");
+    }
+}
+
+#[tokio::test]
+async fn white_space_behind_the_data_of_an_event_is_nothing() {
+    let story = [event("response.created", ""), partial(OTHER), done(PNG_HEAD), completed("")].concat();
+    for white in ["}  \n\n", "}\t\n\n", "} \ndata:  \ndata:\n\n"] {
+        let (text, ending, summary) = told(&story.replace("}\n\n", white), false).await;
+        let json: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!((ending, &json["data"][0]["b64_json"]), (Ending::Complete, &json!(PNG_HEAD)), "{white:?}");
+        assert_eq!(summary.usage.map(|usage| usage.total), Some(293), "{white:?}");
+    }
+    for surplus in ["} x\n\n", "}{}\n\n", "} \ndata: {}\n\n"] {
+        let body = pieces(&story.replace("}\n\n", surplus), 5);
+        let found = prove_drawn(body, asked(false), limits()).await;
+        assert!(matches!(found, Err(NoProof::Malformed)), "{surplus:?}: {found:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_breaks_behind_a_whole_image_takes_nothing_back() {
     let failed = event("response.failed", r#","response":{"error":{"code":"server_error","message":"m"}}"#);
     for behind in ["", ": comment\n\n", failed.as_str(), "data: {\"type\":]}\n\n", &completed("")[..40]] {
@@ -234,6 +304,20 @@ async fn a_response_without_an_image_says_why() {
         let found = prove_drawn(body, asked(false), limits()).await;
         let as_expected = matches!((&found, broken), (Err(NoProof::Malformed), false) | (Err(NoProof::Broken), true));
         assert!(as_expected, "{story}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_the_disk_does_not_take_is_counted_all_the_same() {
+    let folder = TempDir::new().expect("a folder");
+    let spool = Spool::new(folder.path()).expect("a spool");
+    let long = format!("{PNG_HEAD}{}", "A".repeat(200_000));
+    for (behind, expected) in [(completed(""), Some(293)), (String::new(), None)] {
+        let body = pieces(&[done(&long), behind].concat(), 4096);
+        let proven = prove_drawn(body, Asked { part: true, ..asked(false) }, limits()).await.expect("an image");
+        let unkept = keep(proven, spool.begin_full().expect("a place")).await.expect_err("not kept");
+        let Unkept::Disk(_, usage) = unkept else { panic!("{unkept:?}") };
+        assert_eq!(usage.map(|usage| usage.total), expected);
     }
 }
 

@@ -10,7 +10,7 @@ use super::json::Part;
 use super::walk::Walk;
 use crate::error::Error;
 use crate::gateway::spool::Kept;
-use crate::image::Source;
+use crate::image::{Base64, NoImage, Source, starts_with};
 
 /// What stands before the comma.
 const HEAD_MAX: usize = 256;
@@ -32,20 +32,6 @@ pub(super) struct DataUrl<'a> {
     window: RefCell<(u64, Vec<u8>)>,
 }
 
-/// Why a text is no image.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(super) enum Fault {
-    /// An address to fetch from.
-    #[error("remote images are not fetched here. Send the image itself as a base64 data URL.")]
-    Remote,
-    /// Some other text.
-    #[error("expected a base64 data URL: 'data:image/png;base64,…'.")]
-    NotData,
-    /// A data URL that is cut or damaged.
-    #[error("the data URL is not valid base64.")]
-    NotBase64,
-}
-
 /// A data URL that is being walked over.
 #[derive(Default)]
 struct Reading {
@@ -54,20 +40,17 @@ struct Reading {
     begun: bool,
     /// Characters behind the comma.
     characters: u64,
-    /// Characters that are not yet four.
-    rest: Vec<u8>,
+    base64: Base64,
     scratch: Vec<u8>,
     decoded: u64,
-    /// Padding has come: nothing may follow.
-    ended: bool,
-    fault: Option<Fault>,
+    fault: Option<NoImage>,
 }
 
 // === impl DataUrl ===
 
 impl<'a> DataUrl<'a> {
     /// Walks over the text once, and judges it.
-    pub(super) fn read(body: &'a Kept, url: Part) -> Result<Result<Self, Fault>, Error> {
+    pub(super) fn read(body: &'a Kept, url: Part) -> Result<Result<Self, NoImage>, Error> {
         let mut walk = Walk::between(body, url.from + 1, url.to);
         let (mut reading, mut marks) = (Reading::default(), Vec::new());
         while walk.text_piece(&mut |text| reading.push(text))? {
@@ -159,55 +142,28 @@ impl Reading {
         if data.is_none() && self.head.len() < HEAD_MAX {
             return None;
         }
-        self.begun = data.is_some() && starts_with(&self.head, "data:") && self.head.ends_with(";base64");
+        self.begun = data.is_some() && starts_with(self.head.as_bytes(), "data:") && self.head.ends_with(";base64");
         if !self.begun {
-            self.fault = Some(refusal(&self.head));
+            self.fault = Some(NoImage::beginning(self.head.as_bytes()));
         }
         data.filter(|_| self.begun)
     }
 
-    fn decode(&mut self, mut text: &[u8]) -> Result<(), Fault> {
-        while let (false, [first, others @ ..]) = (self.rest.is_empty(), text) {
-            self.rest.push(*first);
-            text = others;
-            if self.rest.len() == 4 {
-                let four = std::mem::take(&mut self.rest);
-                self.fours(&four)?;
-            }
-        }
-        let (whole, others) = text.split_at(text.len() / 4 * 4);
-        self.fours(whole)?;
-        self.rest.extend_from_slice(others);
-        Ok(())
-    }
-
-    fn fours(&mut self, text: &[u8]) -> Result<(), Fault> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.scratch.resize(text.len() / 4 * 3, 0);
-        let count = STANDARD.decode_slice(text, &mut self.scratch).ok().filter(|_| !self.ended);
-        self.decoded += count.ok_or(Fault::NotBase64)? as u64;
-        self.ended |= text.ends_with(b"=");
+    fn decode(&mut self, text: &[u8]) -> Result<(), NoImage> {
+        self.scratch.clear();
+        self.base64.push(text, &mut self.scratch)?;
+        self.decoded += self.scratch.len() as u64;
         Ok(())
     }
 
     /// The text is complete: how long the image is.
-    fn finish(&self) -> Result<u64, Fault> {
+    fn finish(&self) -> Result<u64, NoImage> {
         if !self.begun {
-            return Err(refusal(&self.head));
+            return Err(NoImage::beginning(self.head.as_bytes()));
         }
-        if self.rest.is_empty() { Ok(self.decoded) } else { Err(Fault::NotBase64) }
+        self.base64.finish()?;
+        Ok(self.decoded)
     }
-}
-
-/// What to say of a text that is no data URL.
-fn refusal(head: &str) -> Fault {
-    if ["http:", "https:"].iter().any(|scheme| starts_with(head, scheme)) { Fault::Remote } else { Fault::NotData }
-}
-
-fn starts_with(text: &str, start: &str) -> bool {
-    text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
 }
 
 #[cfg(test)]
@@ -220,7 +176,7 @@ mod tests {
         (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
     }
 
-    fn read(url: &str) -> Result<Vec<u8>, Fault> {
+    fn read(url: &str) -> Result<Vec<u8>, NoImage> {
         let body = Kept::from(bytes::Bytes::from(format!(r#"{{"image_url":"{url}"}}"#)));
         let (known, _) = json::read(&body, &["image_url"]).expect("JSON");
         let image = DataUrl::read(&body, known.get("image_url").expect("a member").part).expect("readable")?;

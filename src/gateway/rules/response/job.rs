@@ -186,6 +186,17 @@ impl ResponseJob {
         self
     }
 
+    /// The same as it came, without the tool that was put in.
+    pub(crate) fn without_tool(&self) -> Self {
+        let mut job = self.clone();
+        if job.injected {
+            job.pieces = vec![job.body.clone()];
+            job.tools.first = None;
+            job.injected = false;
+        }
+        job
+    }
+
     /// Whether an image tool was put in.
     pub(crate) const fn injected(&self) -> bool {
         self.injected

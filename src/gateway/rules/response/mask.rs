@@ -8,7 +8,7 @@ use super::walk::Walk;
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::rules::fields;
 use crate::gateway::spool::Kept;
-use crate::image::{Source as _, inspect};
+use crate::image::{Flaw, Header, Source as _, inspect};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 const MEMBERS: &[&str] = &["file_id", "image_url"];
@@ -58,13 +58,35 @@ fn image(body: &Kept, url: Part) -> Result<Option<String>, Error> {
     if file.len() >= MAX_UPLOAD_IMAGE_BYTES {
         return Ok(Some(format!("the image is not smaller than {MAX_UPLOAD_IMAGE_BYTES} bytes.")));
     }
-    Ok(match inspect(&file) {
-        Err(flaw) => Some(flaw.to_string()),
-        Ok(header) if header.alpha => None,
-        Ok(_) => Some("it must have an alpha channel; its transparent region is the region to change.".to_owned()),
-    })
+    judge(inspect(&file))
+}
+
+/// The same, of what its first bytes tell.
+fn judge(found: Result<Header, Flaw>) -> Result<Option<String>, Error> {
+    match found {
+        // Our own disk failed: that says nothing about the image.
+        Err(Flaw::Unreadable(kind)) => {
+            tracing::error!(%kind, "a mask could not be read back");
+            Err(Error::Unavailable)
+        }
+        Err(flaw) => Ok(Some(flaw.to_string())),
+        Ok(header) if header.alpha => Ok(None),
+        Ok(_) => Ok(Some("it must have an alpha channel; its transparent region is the region to change.".to_owned())),
+    }
 }
 
 fn invalid(name: &str, problem: &str) -> Rejection {
     Rejection::new(name, Reason::InvalidValue, format!("Invalid mask: {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_fails_is_not_the_callers_fault() {
+        let unreadable = judge(Err(Flaw::Unreadable(std::io::ErrorKind::Other)));
+        assert_eq!(unreadable, Err(Error::Unavailable));
+        assert!(matches!(judge(Err(Flaw::Unknown)), Ok(Some(_))));
+    }
 }

@@ -275,4 +275,7 @@ fn a_tool_is_put_in_only_for_an_agent_that_has_none() {
     expected["tools"].as_array_mut().expect("a list").push(json!({"type": "image_generation", "output_format": "png"}));
     assert_eq!(serde_json::from_slice::<Value>(&sent(&given)).expect("JSON"), expected);
     assert!(given.injected() && given.tool().is_some_and(|tool| tool.format == Format::Png));
+    let again = given.without_tool();
+    assert!(sent(&again) == plain.to_string().as_bytes(), "as it came, to the byte");
+    assert!(!again.injected() && again.tool().is_none());
 }

@@ -1,12 +1,16 @@
 //! Upstream accounts. What they may spend lies here only as the vault has sealed it.
 
+use serde_json::json;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqlitePool};
+use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::SqliteStore;
 use super::decode::{moment, parsed, text};
-use super::together::{self, Statement};
-use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, NewAccount, Timestamp};
+use super::together::{Statement, transact};
+use super::trail::{self, Entry};
+use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, Act, NewAccount, Timestamp};
+
+const KIND: &str = "account";
 
 /// `None` where the store has an account of its own with that name.
 pub(super) async fn sync(
@@ -14,7 +18,9 @@ pub(super) async fn sync(
     fresh: AccountId,
     spec: AccountSpec<'_>,
 ) -> sqlx::Result<Option<AccountRow>> {
-    if let Some(account) = find(&store.readers, spec.name).await?.filter(|account| matches(account, spec)) {
+    if let Some(account) =
+        find(&mut *store.readers.acquire().await?, spec.name).await?.filter(|account| matches(account, spec))
+    {
         return Ok(Some(account));
     }
     // What the gateway itself has found out, such as that the account is disabled, stays as it is.
@@ -33,7 +39,7 @@ pub(super) async fn sync(
     .bind(Timestamp::now().to_string())
     .execute(&store.writer)
     .await?;
-    Ok(find(&store.writer, spec.name).await?.filter(|account| account.source == "file"))
+    Ok(find(&mut *store.writer.acquire().await?, spec.name).await?.filter(|account| account.source == "file"))
 }
 
 fn matches(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
@@ -44,32 +50,70 @@ fn matches(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
         && account.absent_since.is_none()
 }
 
-pub(super) async fn insert(pool: &SqlitePool, fresh: AccountId, new: &NewAccount) -> sqlx::Result<AccountRow> {
-    let insert = sqlx::query(
-        "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
-         VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
-    )
-    .bind(fresh.as_str())
-    .bind(&new.name)
-    .bind(&new.kind)
-    .bind(&new.protocol)
-    .bind(&new.tier)
-    .bind(Timestamp::now().to_string())
-    .bind(&new.settings)
-    .bind(&new.sealed);
-    // A token under this name would be of an account that is gone.
-    together::run(pool, vec![insert, forget_token(&new.name)]).await?;
-    find(pool, &new.name).await?.ok_or(sqlx::Error::RowNotFound)
+pub(super) async fn insert(
+    pool: &SqlitePool,
+    act: &Act,
+    fresh: AccountId,
+    new: &NewAccount,
+) -> sqlx::Result<AccountRow> {
+    transact!(pool, |transaction| {
+        sqlx::query(
+            "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
+             VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
+        )
+        .bind(fresh.as_str())
+        .bind(&new.name)
+        .bind(&new.kind)
+        .bind(&new.protocol)
+        .bind(&new.tier)
+        .bind(act.at.to_string())
+        .bind(&new.settings)
+        .bind(&new.sealed)
+        .execute(&mut *transaction)
+        .await?;
+        // A token under this name would be of an account that is gone.
+        forget_token(&new.name).execute(&mut *transaction).await?;
+        let details = json!({"kind": new.kind, "protocol": new.protocol, "tier": new.tier});
+        trail::write(&mut transaction, act, Entry::new("account.add", KIND, fresh.as_str(), &new.name).with(details))
+            .await?;
+        find(&mut transaction, &new.name).await?.ok_or(sqlx::Error::RowNotFound)?
+    })
 }
 
 pub(super) async fn change(
     pool: &SqlitePool,
+    act: &Act,
     name: &str,
     change: AccountChange,
-    at: Timestamp,
 ) -> sqlx::Result<Option<AccountRow>> {
-    together::run(pool, statements(name, change, at)).await?;
-    find(pool, name).await
+    transact!(pool, |transaction| {
+        let Some(before) = find(&mut transaction, name).await? else { return Ok(None) };
+        let entry = entry(&before, &change);
+        for statement in statements(name, change, act.at) {
+            statement.execute(&mut *transaction).await?;
+        }
+        if let Some(entry) = entry {
+            trail::write(&mut transaction, act, entry).await?;
+        }
+        find(&mut transaction, name).await?
+    })
+}
+
+/// The row of the trail. A rest is nothing that anybody has decided, and what is so already is no change.
+fn entry<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Entry<'a>> {
+    let entry = |action| Some(Entry::new(action, KIND, account.id.as_str(), &account.name));
+    match change {
+        AccountChange::Disable { reason } if account.disabled_at.is_none() => {
+            entry("account.disable").map(|entry| entry.with(json!({"reason": reason})))
+        }
+        AccountChange::Enable if account.disabled_at.is_some() || account.cooling_until.is_some() => {
+            entry("account.enable")
+        }
+        AccountChange::Reseal(_) => entry("account.rotate"),
+        AccountChange::Disable { .. } | AccountChange::Enable | AccountChange::Cool { .. } | AccountChange::Thaw => {
+            None
+        }
+    }
 }
 
 fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement<'_>> {
@@ -111,15 +155,17 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement
     }
 }
 
-pub(super) async fn delete(pool: &SqlitePool, name: &str) -> sqlx::Result<bool> {
-    let account =
-        sqlx::query("DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL)")
-            .bind(name);
-    let token =
-        sqlx::query("DELETE FROM tokens WHERE account = $1 AND NOT EXISTS (SELECT 1 FROM accounts WHERE name = $1)")
-            .bind(name);
-    let changed = together::run(pool, vec![account, token]).await?;
-    Ok(changed.first() == Some(&1))
+pub(super) async fn delete(pool: &SqlitePool, act: &Act, name: &str) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query_scalar(
+            "DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL) RETURNING id",
+        );
+        let id: Option<String> = query.bind(name).fetch_optional(&mut *transaction).await?;
+        let Some(id) = id else { return Ok(false) };
+        forget_token(name).execute(&mut *transaction).await?;
+        trail::write(&mut transaction, act, Entry::new("account.delete", KIND, &id, name)).await?;
+        true
+    })
 }
 
 pub(super) async fn mark_absent(pool: &SqlitePool, in_file: &[&str], at: Timestamp) -> sqlx::Result<u64> {
@@ -136,8 +182,8 @@ pub(super) async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<AccountRow>> {
     rows.iter().map(account).collect()
 }
 
-async fn find(pool: &SqlitePool, name: &str) -> sqlx::Result<Option<AccountRow>> {
-    let row = sqlx::query("SELECT * FROM accounts WHERE name = $1").bind(name).fetch_optional(pool).await?;
+async fn find(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<AccountRow>> {
+    let row = sqlx::query("SELECT * FROM accounts WHERE name = $1").bind(name).fetch_optional(connection).await?;
     row.map(|row| account(&row)).transpose()
 }
 

@@ -45,3 +45,9 @@ pub(super) fn list<T: serde::de::DeserializeOwned>(row: &SqliteRow, column: &str
     }
     serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
 }
+
+/// A cell of 32 bytes.
+pub(super) fn hash(row: &SqliteRow, column: &str) -> sqlx::Result<[u8; 32]> {
+    let bytes: &[u8] = row.try_get(column)?;
+    bytes.try_into().map_err(|error: std::array::TryFromSliceError| sqlx::Error::Decode(error.into()))
+}

@@ -1,63 +1,159 @@
-//! Users and groups.
+//! People: the statements are in the files of this folder, one for each kind of row.
 
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqlitePool};
+mod groups;
+mod links;
+mod sessions;
+mod tokens;
+mod users;
+
+use async_trait::async_trait;
 
 use super::SqliteStore;
-use super::decode::{parsed, text};
-use crate::gateway::store::{GroupId, GroupRow, Timestamp, UserId, UserRow};
+use super::trail;
+use super::trouble::during;
+use crate::gateway::store::{
+    Act, AdminTokenRow, AuditFilter, AuditRow, GroupDeleted, GroupId, GroupRow, LinkRow, NewLink, NewSession, NewUser,
+    Page, PasswordHash, PeopleStore, PublicId, Redeemed, SecretHash, SessionId, SessionRow, StoreError, Timestamp,
+    TokenId, UserChange, UserChanged, UserFilter, UserId, UserRow,
+};
 
-pub(super) async fn ensure_user(store: &SqliteStore, fresh: UserId, name: &str) -> sqlx::Result<UserRow> {
-    // Nearly always it is there, and a read waits for nobody.
-    if let Some(user) = find_user(&store.readers, name).await? {
-        return Ok(user);
+#[async_trait]
+impl PeopleStore for SqliteStore {
+    async fn ensure_user(&self, act: &Act, name: &str) -> Result<UserRow, StoreError> {
+        users::ensure(self, act, UserId::random()?, name).await.map_err(during("storing a user"))
     }
-    sqlx::query("INSERT INTO users (id, name, role, created_at) VALUES ($1, $2, 'member', $3) ON CONFLICT DO NOTHING")
-        .bind(fresh.as_str())
-        .bind(name)
-        .bind(Timestamp::now().to_string())
-        .execute(&store.writer)
-        .await?;
-    find_user(&store.writer, name).await?.ok_or(sqlx::Error::RowNotFound)
-}
 
-pub(super) async fn ensure_group(store: &SqliteStore, fresh: GroupId, name: &str) -> sqlx::Result<GroupRow> {
-    if let Some(group) = find_group(&store.readers, name).await? {
-        return Ok(group);
+    async fn ensure_group(&self, act: &Act, name: &str) -> Result<GroupRow, StoreError> {
+        groups::ensure(self, act, GroupId::random()?, name).await.map_err(during("storing a group"))
     }
-    sqlx::query("INSERT INTO groups (id, name, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
-        .bind(fresh.as_str())
-        .bind(name)
-        .bind(Timestamp::now().to_string())
-        .execute(&store.writer)
-        .await?;
-    find_group(&store.writer, name).await?.ok_or(sqlx::Error::RowNotFound)
-}
 
-async fn find_user(pool: &SqlitePool, name: &str) -> sqlx::Result<Option<UserRow>> {
-    let row = sqlx::query("SELECT * FROM users WHERE name = $1").bind(name).fetch_optional(pool).await?;
-    row.map(|row| user(&row)).transpose()
-}
+    async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError> {
+        let found = async { users::find(&mut *self.readers.acquire().await?, handle).await };
+        found.await.map_err(during("looking up a user"))
+    }
 
-async fn find_group(pool: &SqlitePool, name: &str) -> sqlx::Result<Option<GroupRow>> {
-    let row = sqlx::query("SELECT * FROM groups WHERE name = $1").bind(name).fetch_optional(pool).await?;
-    row.map(|row| group(&row)).transpose()
-}
+    async fn password_of(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError> {
+        users::password(&self.readers, user).await.map_err(during("looking up a password"))
+    }
 
-fn user(row: &SqliteRow) -> sqlx::Result<UserRow> {
-    Ok(UserRow {
-        id: text(row, "id")?,
-        name: text(row, "name")?,
-        role: text(row, "role")?,
-        created_at: parsed(row, "created_at")?,
-    })
-}
+    async fn page_users(&self, filter: &UserFilter) -> Result<Page<UserRow>, StoreError> {
+        users::page(&self.readers, filter).await.map_err(during("listing users"))
+    }
 
-fn group(row: &SqliteRow) -> sqlx::Result<GroupRow> {
-    Ok(GroupRow {
-        id: text(row, "id")?,
-        name: text(row, "name")?,
-        delivery: row.try_get("delivery")?,
-        created_at: parsed(row, "created_at")?,
-    })
+    async fn invite_user(&self, act: &Act, user: &NewUser, link: &NewLink) -> Result<UserChanged, StoreError> {
+        users::invite(&self.writer, act, &UserId::random()?, user, link).await.map_err(during("inviting a user"))
+    }
+
+    async fn change_user(&self, act: &Act, handle: &str, changes: &[UserChange]) -> Result<UserChanged, StoreError> {
+        users::change(&self.writer, act, handle, changes).await.map_err(during("changing a user"))
+    }
+
+    async fn set_password(
+        &self,
+        act: &Act,
+        user: &UserId,
+        password: &PasswordHash,
+        keep: &SessionId,
+    ) -> Result<(), StoreError> {
+        users::set_password(&self.writer, act, user, password, keep).await.map_err(during("storing a password"))
+    }
+
+    async fn is_set_up(&self) -> Result<bool, StoreError> {
+        links::is_set_up(&self.readers).await.map_err(during("looking for an admin"))
+    }
+
+    async fn make_setup_link(&self, act: &Act, link: &NewLink) -> Result<bool, StoreError> {
+        links::make_setup(&self.writer, act, link).await.map_err(during("storing a link"))
+    }
+
+    async fn make_reset_link(&self, act: &Act, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
+        links::make_reset(&self.writer, act, user, link).await.map_err(during("storing a link"))
+    }
+
+    async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError> {
+        let found = async { links::find(&mut *self.readers.acquire().await?, hash, now).await };
+        found.await.map_err(during("looking up a link"))
+    }
+
+    async fn redeem(&self, act: &Act, redeemed: &Redeemed) -> Result<Option<UserRow>, StoreError> {
+        links::redeem(&self.writer, act, &UserId::random()?, redeemed).await.map_err(during("using a link"))
+    }
+
+    async fn open_session(
+        &self,
+        act: &Act,
+        user: &UserId,
+        password: &PasswordHash,
+        session: &NewSession,
+    ) -> Result<bool, StoreError> {
+        sessions::sign_in(&self.writer, act, user, password, session).await.map_err(during("opening a session"))
+    }
+
+    async fn note_refusal(&self, act: &Act, user: Option<&UserRow>) -> Result<(), StoreError> {
+        sessions::note_refusal(&self.writer, act, user).await.map_err(during("noting a refused sign-in"))
+    }
+
+    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
+        sessions::find(&self.readers, hash).await.map_err(during("looking up a session"))
+    }
+
+    async fn touch_session(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
+        sessions::touch(&self.writer, session, at).await.map_err(during("noting the use of a session"))
+    }
+
+    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
+        sessions::list(&self.readers, user).await.map_err(during("listing sessions"))
+    }
+
+    async fn end_session(&self, act: &Act, session: &SessionId) -> Result<(), StoreError> {
+        sessions::end(&self.writer, act, session).await.map_err(during("ending a session"))
+    }
+
+    async fn end_sessions(&self, act: &Act, user: &UserId) -> Result<u64, StoreError> {
+        sessions::end_all(&self.writer, act, user).await.map_err(during("ending sessions"))
+    }
+
+    async fn knows_address(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
+        sessions::knows(&self.readers, user, address).await.map_err(during("looking up an address"))
+    }
+
+    async fn insert_admin_token(&self, act: &Act, token: &AdminTokenRow, hash: &SecretHash) -> Result<(), StoreError> {
+        tokens::insert(&self.writer, act, token, hash).await.map_err(during("storing an admin token"))
+    }
+
+    async fn find_admin_token(
+        &self,
+        public_id: &PublicId,
+    ) -> Result<Option<(AdminTokenRow, SecretHash, UserRow)>, StoreError> {
+        tokens::find(&self.readers, public_id).await.map_err(during("looking up an admin token"))
+    }
+
+    async fn touch_admin_token(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError> {
+        tokens::touch(&self.writer, token, at).await.map_err(during("noting the use of an admin token"))
+    }
+
+    async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError> {
+        tokens::list(&self.readers, owner).await.map_err(during("listing admin tokens"))
+    }
+
+    async fn delete_admin_token(
+        &self,
+        act: &Act,
+        handle: &str,
+        owner: Option<&UserId>,
+    ) -> Result<Option<AdminTokenRow>, StoreError> {
+        tokens::delete(&self.writer, act, handle, owner).await.map_err(during("deleting an admin token"))
+    }
+
+    async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError> {
+        groups::list(&self.readers).await.map_err(during("listing groups"))
+    }
+
+    async fn delete_group(&self, act: &Act, handle: &str) -> Result<GroupDeleted, StoreError> {
+        groups::delete(&self.writer, act, handle).await.map_err(during("deleting a group"))
+    }
+
+    async fn page_audit(&self, filter: &AuditFilter) -> Result<Page<AuditRow>, StoreError> {
+        trail::page(&self.readers, filter).await.map_err(during("reading the audit trail"))
+    }
 }

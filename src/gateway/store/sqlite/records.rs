@@ -1,11 +1,18 @@
-//! Records: intents in, outcomes over them, lists out.
+//! Records: intents in, outcomes over them; [`reading`] has what comes out.
+//!
+//! Whatever closes a record counts it too: a trigger of the database does, in the same statement.
+
+mod reading;
+
+#[cfg(test)]
+pub(super) use reading::select;
+pub(super) use reading::{NO_LIMIT, find, list, push_key, push_user};
 
 use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Connection, Row, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Connection, Sqlite, SqliteConnection, SqlitePool};
 
-use super::decode::{count, list as json_list, parsed, text};
-use crate::gateway::store::{NodeId, Record, RecordFilter, RecordWrite, TokenDetails, Usage, Written};
+use crate::gateway::store::{NodeId, Record, RecordWrite, Written};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
     output_format, n, account, group_name, user_id, key_id, end_user, injected_tool) \
@@ -16,19 +23,6 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     output_text_tokens = $10, total_tokens = $11, cost_usd = $12, latency_ms = $13, first_byte_ms = $14, \
     attempts = $15, account = $16, fallback = $17 \
     WHERE request_id = $1 AND state = 'running'";
-
-/// Without a limit SQLite wants a number all the same; a negative one means all.
-const NO_LIMIT: i64 = -1;
-
-macro_rules! select_newest {
-    ($condition:literal) => {
-        concat!(
-            "SELECT * FROM (SELECT * FROM records WHERE state <> 'running' AND ",
-            $condition,
-            " ORDER BY created_at DESC, seq DESC LIMIT $2) ORDER BY created_at, seq"
-        )
-    };
-}
 
 pub(super) async fn write(pool: &SqlitePool, node: &NodeId, writes: &[RecordWrite<'_>]) -> sqlx::Result<Vec<Written>> {
     let mut connection = pool.acquire().await?;
@@ -116,70 +110,6 @@ fn close(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
 pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx::Result<u64> {
     let query = sqlx::query("UPDATE records SET state = 'interrupted' WHERE state = 'running' AND node = $1");
     Ok(query.bind(node.as_str()).execute(pool).await?.rows_affected())
-}
-
-pub(super) async fn list(pool: &SqlitePool, filter: &RecordFilter) -> sqlx::Result<Vec<Record>> {
-    // Two statements and no `$2 IS NULL OR`: each must find its index.
-    let query = match &filter.key {
-        None => sqlx::query(select_newest!("created_at >= $1")),
-        Some(_) => sqlx::query(select_newest!(
-            "created_at >= $1 AND key_id = coalesce((SELECT id FROM keys WHERE public_id = $3), $3)"
-        )),
-    };
-    let query = query
-        // Every moment sorts after the empty text.
-        .bind(filter.since.map(|moment| moment.to_string()).unwrap_or_default())
-        .bind(filter.limit.map_or(NO_LIMIT, i64::from));
-    let query = match &filter.key {
-        None => query,
-        Some(key) => query.bind(key),
-    };
-    query.fetch_all(pool).await?.iter().map(record).collect()
-}
-
-fn record(row: &SqliteRow) -> sqlx::Result<Record> {
-    Ok(Record {
-        request_id: text(row, "request_id")?,
-        created_at: parsed(row, "created_at")?,
-        operation: text(row, "operation")?,
-        model: row.try_get("model")?,
-        stream: row.try_get("stream")?,
-        state: parsed(row, "state")?,
-        error_code: row.try_get("error_code")?,
-        size: row.try_get("size")?,
-        quality: row.try_get("quality")?,
-        output_format: row.try_get("output_format")?,
-        n: count(row, "n")?,
-        delivered: json_list(row, "delivered")?,
-        usage: usage(row)?,
-        cost_usd: row.try_get("cost_usd")?,
-        latency_ms: count(row, "latency_ms")?,
-        first_byte_ms: count(row, "first_byte_ms")?,
-        attempts: json_list(row, "attempts")?,
-        account: row.try_get("account")?,
-        group: text(row, "group_name")?,
-        user: text(row, "user_id")?,
-        key: text(row, "key_id")?,
-        end_user: row.try_get("end_user")?,
-        fallback: row.try_get("fallback")?,
-        injected_tool: row.try_get("injected_tool")?,
-    })
-}
-
-fn usage(row: &SqliteRow) -> sqlx::Result<Option<Usage>> {
-    let usage = Usage {
-        input_tokens: count(row, "input_tokens")?,
-        input_tokens_details: details(row, "input_image_tokens", "input_text_tokens")?,
-        output_tokens: count(row, "output_tokens")?,
-        output_tokens_details: details(row, "output_image_tokens", "output_text_tokens")?,
-        total_tokens: count(row, "total_tokens")?,
-    };
-    Ok(Some(usage).filter(|usage| *usage != Usage::default()))
-}
-
-fn details(row: &SqliteRow, image: &str, text: &str) -> sqlx::Result<Option<TokenDetails>> {
-    let details = TokenDetails { image_tokens: count(row, image)?, text_tokens: count(row, text)? };
-    Ok(Some(details).filter(|details| *details != TokenDetails::default()))
 }
 
 /// The database counts to 2^63; an upstream that claims more is believed as far as that.

@@ -1,6 +1,8 @@
 //! What is particular to files: permissions, locks, losses, schema versions, other processes.
 
 mod master_key;
+mod trail;
+mod usage;
 
 use std::fs;
 use std::io::{Read, Write as _};
@@ -10,6 +12,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::gateway::store::PeopleStore as _;
 use crate::gateway::store::testing::{child_dir, finished, fresh, record, spawn_child};
 
 const DATABASE: &str = "imagate.db";
@@ -48,7 +51,7 @@ async fn nobody_else_may_read_what_is_made() {
     let parent = TempDir::new().unwrap();
     let dir = parent.path().join("a/b");
     let store = SqliteStore::open(&dir, None).await.unwrap();
-    store.ensure_user("ada").await.unwrap();
+    store.ensure_user(&Act::command(), "ada").await.unwrap();
     let _serving = store.lock_for_serving().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
@@ -78,11 +81,11 @@ async fn commits_wait_for_the_disk_and_readers_cannot_write() {
 #[tokio::test]
 async fn opening_again_keeps_what_is_there() {
     let (dir, store) = fresh().await;
-    let user = store.ensure_user("ada").await.unwrap();
+    let user = store.ensure_user(&Act::command(), "ada").await.unwrap();
     let master_key = store.pepper_key().expose().to_vec();
     close(store).await;
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
-    assert_eq!(store.ensure_user("ada").await.unwrap(), user);
+    assert_eq!(store.ensure_user(&Act::command(), "ada").await.unwrap(), user);
     assert_eq!(store.pepper_key().expose(), master_key);
 }
 
@@ -176,7 +179,7 @@ async fn a_second_server_is_refused_and_a_command_is_not() {
     let error = command.lock_for_serving().unwrap_err();
     assert!(matches!(error, StoreError::InUse { .. }));
     assert!(error.to_string().contains(&dir.path().display().to_string()));
-    command.ensure_user("ada").await.unwrap();
+    command.ensure_user(&Act::command(), "ada").await.unwrap();
     drop(serving);
     command.lock_for_serving().unwrap();
 }
@@ -188,7 +191,7 @@ async fn a_held_write_lock_is_waited_for() {
     let mut connection = other.writer.acquire().await.unwrap();
     let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
     let mut waiting = JoinSet::new();
-    waiting.spawn(async move { store.ensure_user("ada").await });
+    waiting.spawn(async move { store.ensure_user(&Act::command(), "ada").await });
     // Readers never wait.
     assert_eq!(other.list_records(&RecordFilter::default()).await.unwrap(), []);
     held.rollback().await.unwrap();
@@ -262,6 +265,6 @@ async fn child_that_adds_users() {
     let store = SqliteStore::open(&dir, None).await.unwrap();
     std::io::stdout().write_all(b"ready\n").unwrap();
     for number in 0..ROWS {
-        store.ensure_user(&format!("user {number}")).await.unwrap();
+        store.ensure_user(&Act::command(), &format!("user {number}")).await.unwrap();
     }
 }

@@ -1,30 +1,45 @@
 //! Several statements, all of them or none.
 
+use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
-use sqlx::{Connection, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{Sqlite, SqlitePool};
 
 pub(super) type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
 
-/// Runs the statements in their order in one transaction, and says how many rows each has changed.
-pub(super) async fn run(pool: &SqlitePool, statements: Vec<Statement<'_>>) -> sqlx::Result<Vec<u64>> {
-    let mut connection = pool.acquire().await?;
-    let changed = run_on(&mut connection, statements).await;
-    if changed.is_err() {
-        // On a full disk SQLite ends a transaction by itself, which the driver does not notice: from then on it would
-        // refuse every new one on this connection.
-        let _ = connection.close().await;
-    }
-    changed
+/// Runs a block in one transaction of this pool. `return Ok(…)` in the block leaves it, and nothing has happened.
+///
+/// A macro, because no bound says yet that the future of an async closure may change threads.
+macro_rules! transact {
+    ($pool:expr, |$transaction:ident| $body:expr) => {{
+        let mut connection = $pool.acquire().await?;
+        let done: sqlx::Result<_> = async {
+            // Taking the write lock first: a transaction that begins by reading cannot wait for it later.
+            let mut $transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await?;
+            let done = $body;
+            $transaction.commit().await?;
+            Ok(done)
+        }
+        .await;
+        $crate::gateway::store::sqlite::together::settle(connection, done).await
+    }};
+}
+pub(super) use transact;
+
+/// Runs the statements in their order in one transaction.
+pub(super) async fn run(pool: &SqlitePool, statements: Vec<Statement<'_>>) -> sqlx::Result<()> {
+    transact!(pool, |transaction| {
+        for statement in statements {
+            statement.execute(&mut *transaction).await?;
+        }
+    })
 }
 
-async fn run_on(connection: &mut SqliteConnection, statements: Vec<Statement<'_>>) -> sqlx::Result<Vec<u64>> {
-    // Taking the write lock first: a transaction that begins by reading cannot wait for it later.
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let mut changed = Vec::with_capacity(statements.len());
-    for statement in statements {
-        changed.push(statement.execute(&mut *transaction).await?.rows_affected());
+/// Gives the connection back, or closes it after a failure: on a full disk SQLite ends a transaction by itself, which the
+/// driver does not notice, and from then on it would refuse every new one on this connection.
+pub(super) async fn settle<T>(connection: PoolConnection<Sqlite>, done: sqlx::Result<T>) -> sqlx::Result<T> {
+    if done.is_err() {
+        let _ = connection.close().await;
     }
-    transaction.commit().await?;
-    Ok(changed)
+    done
 }

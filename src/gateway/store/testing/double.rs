@@ -1,5 +1,8 @@
 //! A store that counts and fails.
 
+mod people;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +21,8 @@ pub(crate) struct Double {
     pub(crate) calls: AtomicUsize,
     /// Transactions with records.
     pub(crate) commits: AtomicUsize,
+    /// Questions for keys that have changed.
+    pub(crate) refreshes: AtomicUsize,
     /// Notes that a key was used.
     pub(crate) touches: AtomicUsize,
     /// One permit is one transaction; as many as anybody needs unless a test takes them away.
@@ -31,6 +36,7 @@ impl Double {
             inner,
             calls: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
+            refreshes: AtomicUsize::new(0),
             touches: AtomicUsize::new(0),
             gate: Semaphore::new(1_000_000),
             trouble: Mutex::default(),
@@ -56,14 +62,6 @@ impl Double {
 
 #[async_trait]
 impl Store for Double {
-    async fn ensure_user(&self, name: &str) -> Result<UserRow, StoreError> {
-        self.called()?.ensure_user(name).await
-    }
-
-    async fn ensure_group(&self, name: &str) -> Result<GroupRow, StoreError> {
-        self.called()?.ensure_group(name).await
-    }
-
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError> {
         self.called()?.sync_account(account).await
     }
@@ -72,21 +70,21 @@ impl Store for Double {
         self.called()?.list_accounts().await
     }
 
-    async fn insert_account(&self, account: &NewAccount) -> Result<AccountRow, StoreError> {
-        self.called()?.insert_account(account).await
+    async fn insert_account(&self, act: &Act, account: &NewAccount) -> Result<AccountRow, StoreError> {
+        self.called()?.insert_account(act, account).await
     }
 
     async fn change_account(
         &self,
+        act: &Act,
         name: &str,
         change: AccountChange,
-        at: Timestamp,
     ) -> Result<Option<AccountRow>, StoreError> {
-        self.called()?.change_account(name, change, at).await
+        self.called()?.change_account(act, name, change).await
     }
 
-    async fn delete_account(&self, name: &str) -> Result<bool, StoreError> {
-        self.called()?.delete_account(name).await
+    async fn delete_account(&self, act: &Act, name: &str) -> Result<bool, StoreError> {
+        self.called()?.delete_account(act, name).await
     }
 
     async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
@@ -148,28 +146,6 @@ impl Store for Double {
         self.called()?.expired_replays(now, limit).await
     }
 
-    async fn insert_key(&self, key: &KeyRow) -> Result<(), StoreError> {
-        self.called()?.insert_key(key).await
-    }
-
-    async fn find_key(&self, public_id: &PublicId) -> Result<Option<KeyRow>, StoreError> {
-        self.called()?.find_key(public_id).await
-    }
-
-    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        self.called()?.list_keys().await
-    }
-
-    async fn change_key(&self, handle: &str, change: KeyChange, at: Timestamp) -> Result<Option<KeyRow>, StoreError> {
-        self.called()?.change_key(handle, change, at).await
-    }
-
-    async fn touch_key(&self, key: &KeyId, at: Timestamp) -> Result<(), StoreError> {
-        let noted = self.called()?.touch_key(key, at).await;
-        self.touches.fetch_add(1, Ordering::Relaxed);
-        noted
-    }
-
     async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.gate.acquire().await.unwrap().forget();
@@ -185,5 +161,32 @@ impl Store for Double {
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
         self.called()?.list_records(filter).await
+    }
+
+    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
+        self.called()?.find_record(request_id, owner).await
+    }
+}
+
+#[async_trait]
+impl UsageStore for Double {
+    async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError> {
+        self.called()?.usage_by_day(filter).await
+    }
+
+    async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError> {
+        self.called()?.usage_by_key(filter, limit).await
+    }
+
+    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<Counts, StoreError> {
+        self.called()?.usage_in_total(filter).await
+    }
+
+    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError> {
+        self.called()?.usage_of_keys(keys).await
+    }
+
+    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError> {
+        self.called()?.key_names(keys).await
     }
 }

@@ -1,6 +1,7 @@
 //! Tokens: one fetches, all read.
 
 use super::*;
+use crate::gateway::store::testing::act_at;
 
 fn moment(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
@@ -113,17 +114,17 @@ async fn nobody_stores_a_token_for_credentials_that_are_gone() {
             settings: "{}".to_owned(),
             sealed: Some(vec![1]),
         };
-        store.insert_account(&account).await.unwrap();
+        store.insert_account(&Act::command(), &account).await.unwrap();
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
-        store.change_account("mine", AccountChange::Reseal(vec![2]), moment(1)).await.unwrap();
+        store.change_account(&act_at(moment(1)), "mine", AccountChange::Reseal(vec![2])).await.unwrap();
         assert!(!store.store_token("mine", "a", b"of the old").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
-        assert!(store.delete_account("mine").await.unwrap());
+        assert!(store.delete_account(&Act::command(), "mine").await.unwrap());
         assert!(!store.store_token("mine", "a", b"of the deleted").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
-        store.insert_account(&account).await.unwrap();
+        store.insert_account(&Act::command(), &account).await.unwrap();
         assert!(!store.store_token("mine", "a", b"of the last one of this name").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);

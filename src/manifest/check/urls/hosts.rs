@@ -1,6 +1,6 @@
 //! Which hosts only some can reach.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::Host;
 
@@ -18,27 +18,55 @@ pub(super) fn is_private(host: &Host<&str>) -> bool {
     }
 }
 
+pub(super) fn is_private_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_private_v4(address),
+        IpAddr::V6(address) => is_private_v6(address),
+    }
+}
+
 fn is_private_v4(address: Ipv4Addr) -> bool {
-    let [first, second, ..] = address.octets();
+    let [first, second, third, _] = address.octets();
     let is_shared = first == 100 && (64..128).contains(&second);
+    let is_benchmark = first == 198 && (18..20).contains(&second);
+    let is_protocol = (first, second, third) == (192, 0, 0);
+    // 0/8 is this host on some systems; from 224 on there are groups of hosts and what is reserved.
+    let is_special = first == 0 || first >= 224;
     address.is_private()
         || address.is_loopback()
         || address.is_link_local()
-        || address.is_unspecified()
-        || address.is_broadcast()
         || address.is_documentation()
         || is_shared
+        || is_benchmark
+        || is_protocol
+        || is_special
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
-    match address.to_ipv4_mapped() {
-        Some(mapped) => is_private_v4(mapped),
-        None => {
-            address.is_loopback()
-                || address.is_unspecified()
-                || address.is_unique_local()
-                || address.is_unicast_link_local()
-        }
+    if let Some(inner) = inner_v4(address) {
+        return is_private_v4(inner);
+    }
+    let [first, second, ..] = address.segments();
+    address.is_loopback()
+        || address.is_unspecified()
+        || address.is_unique_local()
+        || address.is_unicast_link_local()
+        || address.is_multicast()
+        // Site-local addresses of old, and those of documentation.
+        || first & 0xffc0 == 0xfec0
+        || (first, second) == (0x2001, 0xdb8)
+}
+
+/// The address that a gateway on the way makes of it: mapped, of NAT64, or of 6to4.
+fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let of = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Ipv4Addr::new(a, b, c, d)
+    };
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(of(high, low)),
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => Some(of(high, low)),
+        _ => address.to_ipv4_mapped(),
     }
 }
 
@@ -71,10 +99,29 @@ mod tests {
             "[fd00::1]",
             "[fe80::1]",
             "[::ffff:10.0.0.1]",
+            "[64:ff9b::7f00:1]",
+            "[2002:a00:1::]",
+            "[::10.0.0.1]",
+            "[ff02::1]",
+            "[fec0::1]",
+            "[2001:db8::1]",
+            "0.1.2.3",
+            "224.0.0.1",
+            "255.255.255.255",
+            "198.18.0.1",
+            "192.0.0.8",
         ] {
             assert!(private(host), "{host}");
         }
-        for host in ["github.com", "8.8.8.8", "100.128.0.1", "[2606:4700::1]", "local.example.com", "172.32.0.1"] {
+        for host in [
+            "github.com",
+            "8.8.8.8",
+            "100.128.0.1",
+            "[2606:4700::1]",
+            "local.example.com",
+            "172.32.0.1",
+            "[64:ff9b::808:808]",
+        ] {
             assert!(!private(host), "{host}");
         }
     }

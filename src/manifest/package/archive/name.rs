@@ -139,6 +139,25 @@ mod tests {
         }
     }
 
+    /// Several rules refuse some of these paths; the one that is meant has to be the one that speaks.
+    #[test]
+    fn each_rule_speaks_for_itself() {
+        for (path, words) in [
+            ("/etc/passwd", "an absolute path"),
+            ("..\\x", "a backslash"),
+            ("a\0b", "a control character"),
+            ("a//b", "an empty folder name"),
+            ("a/../b", "a `.` or `..` in it"),
+            ("./a", "a `.` or `..` in it"),
+            ("a/...", "ends with a dot"),
+            ("C:", "a character that names cannot have"),
+            ("nul.txt", "a device of Windows"),
+        ] {
+            let fault = path_fault(path, &Limits::default());
+            assert!(matches!(fault, Some(NameFault::Unsafe(why)) if why.contains(words)), "{path}: {fault:?}");
+        }
+    }
+
     #[test]
     fn length_and_depth_have_limits() {
         for path in ["a/b/c/d/e/f/g/h/i", &"x/".repeat(300), &"y".repeat(513)] {

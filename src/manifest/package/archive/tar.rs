@@ -214,7 +214,8 @@ fn entry(fields: &Fields, name: &[u8], guard: &mut Guard<'_>) -> Option<Entry> {
             return None;
         }
     };
-    let slash = name.ends_with(b"/");
+    // An old file is a folder for those who decide that by the name in its header, whatever a record calls it.
+    let slash = name.ends_with(b"/") || (fields.kind == 0 && fields.name.ends_with(b"/"));
     if slash && !folder {
         guard.fault(FaultKind::Ambiguous, Some(&shown), "is a file with the name of a folder");
         return None;
@@ -260,9 +261,14 @@ impl Fields {
         if octal(field(148, 8)) != Some(sum - stored + 8 * u64::from(b' ')) {
             return Err("holds a damaged tar: a header does not have the checksum that it states");
         }
-        let posix = field(257, 6) == b"ustar\0";
+        let posix = field(257, 8) == b"ustar\x0000";
         if !posix && field(257, 8) != b"ustar  \0" {
             return Err("holds a tar of an old kind, which has no mark");
+        }
+        // Some read a prefix in every header, some only under this mark; and some know a third format by its last bytes.
+        let unused = if posix { field(500, 12) } else { field(345, 167) };
+        if unused.iter().any(|byte| *byte != 0) {
+            return Err("holds a tar with bytes in a header that programs read in two ways");
         }
         let size = octal(field(124, 12)).ok_or("holds a tar with a size that cannot be read")?;
         let mode = octal(field(100, 8)).ok_or("holds a tar with permissions that cannot be read")?;
@@ -281,15 +287,13 @@ fn until_zero(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
+/// A number as every program reads it: blanks, digits, and an end. What stands behind a first zero byte is a number for some
+/// and nothing for others.
 fn octal(field: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(field).ok()?.trim_matches(['\0', ' ']);
-    if text.is_empty() {
-        return Some(0);
-    }
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    u64::from_str_radix(text, 8).ok()
+    let text = std::str::from_utf8(field).ok()?;
+    let digits = text.trim_start_matches(' ').trim_end_matches(['\0', ' ']);
+    // A sign is no digit, and nothing is no number.
+    digits.starts_with(|digit: char| digit.is_ascii_digit()).then(|| u64::from_str_radix(digits, 8).ok())?
 }
 
 fn refuse<T, E>(guard: &mut Guard<'_>, entry: Option<&str>, message: &str) -> Result<T, Halt<E>> {

@@ -155,6 +155,25 @@ fn every_limit_holds_to_the_byte_in_both_formats() {
     }
 }
 
+/// Files of a zip lie end to end from the first byte: one rule says so, whatever else is wrong with such a zip.
+#[test]
+fn a_place_that_the_directory_only_claims_is_told_as_that() {
+    let whole = Zip::of(vec![skill_part(), Part::file("x", "x")]).build();
+    let directory = whole.windows(4).position(|mark| mark == b"PK\x01\x02").expect("a directory") as u32;
+    let second = Part { offset: Some(directory + 1), ..Part::file("x", "x") };
+    for (zip, name) in [
+        // A reader that believes the header finds a file here, and one that believes the directory does not.
+        (Zip::of(vec![Part { offset: Some(1), ..skill_part() }]), "SKILL.md"),
+        (Zip::of(vec![skill_part(), second]), "SKILL.md"),
+    ] {
+        let found = faults(&zip.build(), &Limits::default());
+        let [Fault { kind: FaultKind::Ambiguous, entry: Some(entry), message }] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert!(entry == name && message.contains("does not begin where the one before it ends"), "{found:?}");
+    }
+}
+
 #[test]
 fn what_a_sink_says_ends_the_walk() {
     struct Full;

@@ -63,7 +63,10 @@ impl Check<'_, '_> {
         }
         let bytes = match self.tree.files().read(path, self.limits.archive_bytes) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return None,
+            Ok(None) => {
+                self.findings.at(&M071, &place, format!("`{path}` went away while it was read"));
+                return None;
+            }
             Err(error) => {
                 self.findings.at(&M071, &place, error.to_string());
                 return None;

@@ -130,6 +130,30 @@ fn the_rules_of_the_checkout_are_told_apart() {
 }
 
 #[test]
+fn what_is_not_looked_at_is_told() {
+    let deep = |case: &mut Case| {
+        case.files.insert(format!("skills/demo/{}x", "d/".repeat(10)), "x");
+    };
+    assert_eq!(rules(deep), ["M070"]);
+    let many = |case: &mut Case| {
+        for number in 0..10_001 {
+            case.files.insert(format!("skills/demo/{number}"), "");
+        }
+    };
+    assert_eq!(rules(many), ["M070"]);
+    let verified = |path: &str| {
+        let mut case = case();
+        case.entry["package"] = path.into();
+        verify(case.source(), &Options { files: Some(&case.files), ..Options::default() }).has_errors()
+    };
+    for path in ["../demo-1.0.0.zip", "/demo-1.0.0.zip", "packages//demo-1.0.0.zip", "packages/com0.zip", "", "a:b"] {
+        assert!(verified(path), "{path}");
+        assert_eq!(rules(|case| case.entry["package"] = path.into())[0], "M071", "{path}");
+        assert_eq!(rules(|case| case.entry["path"] = path.into())[0], "M070", "{path}");
+    }
+}
+
+#[test]
 fn the_rules_of_archives_are_told_apart() {
     let of = |parts: Vec<Part>| rules(|case| case.package(&Zip::of([vec![skill_part()], parts].concat()).build()));
     assert_eq!(rules(|case| case.package(b"PK\x03\x04")), ["M080"]);

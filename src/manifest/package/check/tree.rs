@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::manifest::files::{Files, FilesError, Kind, Metadata};
 use crate::manifest::package::Limits;
-use crate::manifest::package::archive::{fold, path_fault};
+use crate::manifest::package::archive::{NameFault, fold, path_fault};
 
 /// What lies at a path.
 #[derive(Debug)]
@@ -15,8 +15,8 @@ pub(super) enum Found {
     Spelled(String),
     /// A link lies on the way.
     Link(String),
-    /// Not a path that can be looked for.
-    NotAPath,
+    /// Not a path that can be looked for, and why.
+    NotAPath(&'static str),
     Error(FilesError),
 }
 
@@ -25,11 +25,13 @@ type Listing = BTreeMap<String, Metadata>;
 pub(super) struct Tree<'a> {
     files: &'a dyn Files,
     listings: HashMap<String, Option<Listing>>,
+    /// The names of a folder by how they look where case and composition do not count.
+    folded: HashMap<String, HashMap<String, String>>,
 }
 
 impl<'a> Tree<'a> {
     pub(super) fn new(files: &'a dyn Files) -> Self {
-        Self { files, listings: HashMap::new() }
+        Self { files, listings: HashMap::new(), folded: HashMap::new() }
     }
 
     pub(super) fn files(&self) -> &'a dyn Files {
@@ -48,8 +50,8 @@ impl<'a> Tree<'a> {
 
     pub(super) fn find(&mut self, path: &str) -> Found {
         let limits = Limits { depth: 64, path_bytes: 4096, ..Limits::default() };
-        if path_fault(path, &limits).is_some() {
-            return Found::NotAPath;
+        if let Some(NameFault::Unsafe(why) | NameFault::TooLarge(why)) = path_fault(path, &limits) {
+            return Found::NotAPath(why);
         }
         let mut folder = String::new();
         let mut found = Found::Missing;
@@ -69,16 +71,15 @@ impl<'a> Tree<'a> {
 
     fn step(&mut self, folder: &str, name: &str) -> Result<Found, FilesError> {
         let whole = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-        let Some(listing) = self.list(folder)? else { return Ok(Found::Missing) };
+        self.list(folder)?;
+        let Some(Some(listing)) = self.listings.get(folder) else { return Ok(Found::Missing) };
         Ok(match listing.get(name) {
             Some(Metadata { kind: Kind::Link(_), .. }) => Found::Link(whole(name)),
             Some(metadata) => Found::There(metadata.clone()),
             None => {
-                let folded = fold(name);
-                match listing.keys().find(|other| fold(other) == folded) {
-                    Some(other) => Found::Spelled(whole(other)),
-                    None => Found::Missing,
-                }
+                let names = || listing.keys().map(|name| (fold(name), name.clone())).collect();
+                let folded = self.folded.entry(folder.to_owned()).or_insert_with(names);
+                folded.get(&fold(name)).map_or(Found::Missing, |other| Found::Spelled(whole(other)))
             }
         })
     }

@@ -93,6 +93,8 @@ fn detail_of(script: &Script, word: &str) -> Value {
                                "param": null, "code": "content_policy_violation"}),
         "parameter" => json!({"message": "Invalid value: 'low'.", "type": "image_generation_user_error",
                               "param": "quality", "code": "invalid_value"}),
+        "tool" => json!({"message": "Invalid value: 'image_generation'.", "type": "invalid_request_error",
+                         "param": "tools[0].type", "code": "invalid_value"}),
         "revoked" => json!({"message": "upstream-canary: the account is gone", "type": "invalid_request_error",
                             "param": null, "code": "account_deactivated"}),
         other => panic!("no such body in a script: {other}"),

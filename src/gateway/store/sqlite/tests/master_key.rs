@@ -1,9 +1,9 @@
 //! The master key: where it lies, how it is changed, and what happens where it is wrong.
 
 use super::*;
-use crate::gateway::store::NewAccount;
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::testing::older;
+use crate::gateway::store::{Act, KeyStore as _, NewAccount};
 
 const BESIDE: &str = "master.key.new";
 const CANARY: &[u8] = b"canary-credential-of-an-upstream";
@@ -19,7 +19,7 @@ async fn fill(store: &SqliteStore) -> Vec<u8> {
         settings: "{}".to_owned(),
         sealed: Some(store.vault().seal(PLACE, CANARY).unwrap()),
     };
-    store.insert_account(&account).await.unwrap();
+    store.insert_account(&Act::command(), &account).await.unwrap();
     store.pepper_key().expose().to_vec()
 }
 

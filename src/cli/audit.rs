@@ -1,0 +1,125 @@
+//! `imagate audit`
+
+use clap::Args;
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::installation::Installation;
+use super::output::{print, remark, table};
+use crate::gateway;
+use crate::gateway::people::{People, PeopleError};
+use crate::gateway::store::{AuditFilter, AuditRow, Timestamp};
+
+/// More lines than this are for a program.
+const MOST_ROWS: u32 = 100;
+/// How many are read at once.
+const PAGE: u32 = 1000;
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub(super) struct Audit {
+    #[command(flatten)]
+    installation: Installation,
+    /// Only what was done by the user with that id or name.
+    #[arg(long, value_name = "USER")]
+    actor: Option<String>,
+    /// Only such actions: `key.create`, or all that begin with `key`.
+    #[arg(long, value_name = "ACTION")]
+    action: Option<String>,
+    /// Only what was done to whatever has that id or name.
+    #[arg(long, value_name = "ID")]
+    target: Option<String>,
+    /// Print one JSON object for each line, and all of them.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One row of the trail in JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    seq: i64,
+    at: Timestamp,
+    actor_kind: &'static str,
+    actor_id: Option<&'a str>,
+    actor_name: &'a str,
+    address: Option<&'a str>,
+    action: &'a str,
+    target_kind: &'a str,
+    target_id: Option<&'a str>,
+    target_name: Option<&'a str>,
+    details: &'a serde_json::Value,
+}
+
+// === impl Audit ===
+
+impl Audit {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Self { installation, actor, action, target, json } = self;
+        let limit = if json { PAGE } else { MOST_ROWS };
+        let filter = AuditFilter { actor, action, target, before: None, limit };
+        let (rows, has_more) = installation
+            .with_store(async |config, store| Ok(read(&gateway::open_people(config, store), filter, json).await?))?;
+        if json {
+            return Ok(print(&lines(&rows)?)?);
+        }
+        let rows: Vec<[String; 6]> = rows.iter().map(row).collect();
+        print(&table(["AT", "ACTOR", "FROM", "ACTION", "TARGET", "DETAILS"], &rows))?;
+        if has_more {
+            remark(&format!("these are the newest {MOST_ROWS}; --json prints all"));
+        }
+        Ok(())
+    }
+}
+
+/// The newest rows, or all of them, the oldest first; and whether there are older ones.
+async fn read(people: &People, mut filter: AuditFilter, all: bool) -> Result<(Vec<AuditRow>, bool), PeopleError> {
+    let mut rows = Vec::new();
+    loop {
+        let page = people.audit(&filter).await?;
+        filter.before = page.items.last().map(|row| row.seq);
+        rows.extend(page.items);
+        if !all || !page.has_more {
+            rows.reverse();
+            return Ok((rows, page.has_more));
+        }
+    }
+}
+
+fn lines(rows: &[AuditRow]) -> serde_json::Result<String> {
+    let mut text = String::new();
+    for row in rows {
+        text.push_str(&serde_json::to_string(&listed(row))?);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn listed(row: &AuditRow) -> Listed<'_> {
+    Listed {
+        seq: row.seq,
+        at: row.at,
+        actor_kind: row.actor_kind.as_str(),
+        actor_id: row.actor_id.as_deref(),
+        actor_name: &row.actor_name,
+        address: row.address.as_deref(),
+        action: &row.action,
+        target_kind: &row.target_kind,
+        target_id: row.target_id.as_deref(),
+        target_name: row.target_name.as_deref(),
+        details: &row.details,
+    }
+}
+
+fn row(row: &AuditRow) -> [String; 6] {
+    let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
+    let target = or_dash(row.target_name.as_ref().or(row.target_id.as_ref()));
+    let details = row.details.as_object().filter(|details| !details.is_empty());
+    [
+        row.at.to_string(),
+        row.actor_name.clone(),
+        or_dash(row.address.as_ref()),
+        row.action.clone(),
+        format!("{} {target}", row.target_kind),
+        details.map_or_else(|| "-".to_owned(), |_| row.details.to_string()),
+    ]
+}

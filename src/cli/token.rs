@@ -1,0 +1,145 @@
+//! `imagate token create|list|delete`
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::installation::Installation;
+use super::output::{cell, print, print_json, remark, table};
+use super::span::parse_end;
+use crate::gateway;
+use crate::gateway::people::{People, PeopleError};
+use crate::gateway::store::{Act, AdminTokenRow, PublicId, Timestamp, TokenId, UserId};
+
+/// Arguments of `token`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(super) struct Token {
+    #[command(flatten)]
+    installation: Installation,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a token for the operators' API. It is printed now and never again, and may do what its user may.
+    Create {
+        /// What to call the token.
+        #[arg(long, value_name = "NAME")]
+        name: String,
+        /// Whose token it is.
+        #[arg(long, value_name = "USER")]
+        user: String,
+        /// When it ends: a time from now such as 30d, a date, or a moment [default: never]
+        #[arg(long, value_name = "T", value_parser = parse_end)]
+        expires: Option<Timestamp>,
+    },
+    /// List the tokens, without their secrets.
+    List,
+    /// Refuse a token for ever.
+    Delete {
+        /// The id of the token, or the visible part of its secret.
+        id: String,
+    },
+}
+
+/// A token in JSON; the secret only when it is made.
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a TokenId,
+    name: &'a str,
+    user: &'a UserId,
+    user_name: &'a str,
+    public_id: &'a PublicId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<&'a str>,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    last_used_at: Option<Timestamp>,
+}
+
+// === impl Token ===
+
+impl Token {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Self { installation, json, action } = self;
+        installation.with_store(async |config, store| {
+            let people = gateway::open_people(config, store);
+            match action {
+                Action::Create { name, user, expires } => create(&people, &name, &user, expires, json).await,
+                Action::List => list(&people, json).await,
+                Action::Delete { id } => delete(&people, &id, json).await,
+            }
+        })
+    }
+}
+
+async fn create(
+    people: &People,
+    name: &str,
+    user: &str,
+    expires: Option<Timestamp>,
+    json: bool,
+) -> Result<(), Failure> {
+    let user = people.find(user).await.map_err(|error| told(error, &format!("user {user}")))?;
+    let (token, secret) = people.make_token(&Act::command(), &user, name, expires).await?;
+    if json {
+        return Ok(print_json(&Listed { secret: Some(secret.expose()), ..described(&token) })?);
+    }
+    // Alone on its line, so that a script can take it as it is.
+    print(&format!("{}\n", secret.expose()))?;
+    remark(&format!("token {} of {} {}; it is shown only now", token.id, user.role.as_str(), user.name));
+    Ok(())
+}
+
+async fn list(people: &People, json: bool) -> Result<(), Failure> {
+    let mut tokens = people.tokens(None).await?;
+    tokens.reverse();
+    if json {
+        return Ok(print_json(&tokens.iter().map(described).collect::<Vec<_>>())?);
+    }
+    let rows: Vec<[String; 7]> = tokens.into_iter().map(row).collect();
+    Ok(print(&table(["ID", "NAME", "USER", "PUBLIC ID", "CREATED", "EXPIRES", "LAST USED"], &rows))?)
+}
+
+async fn delete(people: &People, id: &str, json: bool) -> Result<(), Failure> {
+    let token = people.revoke(&Act::command(), id, None).await;
+    let token = token.map_err(|error| told(error, &format!("token {id}")))?;
+    if json {
+        print_json(&described(&token))?;
+    } else {
+        print(&format!("{} deleted\n", token.id))?;
+    }
+    Ok(())
+}
+
+fn told(error: PeopleError, what: &str) -> Failure {
+    Failure::Failed(match error {
+        PeopleError::Unknown => anyhow::anyhow!("there is no {what}"),
+        error => error.into(),
+    })
+}
+
+fn described(token: &AdminTokenRow) -> Listed<'_> {
+    Listed {
+        id: &token.id,
+        name: &token.name,
+        user: &token.user,
+        user_name: &token.user_name,
+        public_id: &token.public_id,
+        secret: None,
+        created_at: token.created_at,
+        expires_at: token.expires_at,
+        last_used_at: token.last_used_at,
+    }
+}
+
+fn row(token: AdminTokenRow) -> [String; 7] {
+    let [id, public_id] = [token.id.to_string(), token.public_id.to_string()];
+    let [created, expires] = [token.created_at.to_string(), cell(token.expires_at)];
+    [id, token.name, token.user_name, public_id, created, expires, cell(token.last_used_at)]
+}

@@ -1,0 +1,215 @@
+//! `imagate user list|invite|reset|disable|enable|role`
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::installation::Installation;
+use super::output::{cell, print, print_json, remark, table};
+use crate::gateway;
+use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::people::{OneTime, People, PeopleError};
+use crate::gateway::store::{Act, Role, Timestamp, UserChange, UserFilter, UserId, UserRow};
+
+/// How many users are read at once.
+const PAGE: u32 = 1000;
+
+/// Arguments of `user`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(super) struct User {
+    #[command(flatten)]
+    installation: Installation,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the users.
+    List,
+    /// Add somebody, and print the link that lets them choose a password. It works once, for three days.
+    Invite {
+        /// The name that they sign in with.
+        name: String,
+        /// Let them do everything, not only what is their own.
+        #[arg(long)]
+        admin: bool,
+        /// A group in which they may make keys; may be given several times.
+        #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
+        group: Vec<String>,
+    },
+    /// Print a link that lets somebody choose another password. It works once, for a day.
+    Reset {
+        /// The name of the user, or their id.
+        name: String,
+    },
+    /// Let somebody in no more: their sessions end, and their keys are refused.
+    Disable {
+        /// The name of the user, or their id.
+        name: String,
+    },
+    /// Take a disabling back.
+    Enable {
+        /// The name of the user, or their id.
+        name: String,
+    },
+    /// Change what somebody may do.
+    Role {
+        /// The name of the user, or their id.
+        name: String,
+        /// An admin may do everything; a member sees and changes what is their own.
+        role: RoleName,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RoleName {
+    Admin,
+    Member,
+}
+
+/// A user in JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a UserId,
+    name: &'a str,
+    role: &'static str,
+    groups: &'a [String],
+    has_password: bool,
+    created_at: Timestamp,
+    disabled_at: Option<Timestamp>,
+    last_sign_in_at: Option<Timestamp>,
+}
+
+/// A link in JSON.
+#[derive(Serialize)]
+struct Linked<'a> {
+    id: &'a UserId,
+    name: &'a str,
+    link: &'a str,
+    expires_at: Timestamp,
+}
+
+// === impl User ===
+
+impl User {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Self { installation, json, action } = self;
+        installation
+            .with_store(async |config, store| action.run(&gateway::open_people(config, store), config, json).await)
+    }
+}
+
+// === impl Action ===
+
+impl Action {
+    async fn run(self, people: &People, config: &Config, json: bool) -> Result<(), Failure> {
+        let act = Act::command();
+        let (name, change, done) = match self {
+            Self::List => return list(people, json).await,
+            Self::Invite { name, admin, group } => {
+                let role = if admin { Role::Admin } else { Role::Member };
+                return linked(people.invite(&act, &name, role, &group).await, &name, config, json);
+            }
+            Self::Reset { name } => return linked(people.reset(&act, &name).await, &name, config, json),
+            Self::Disable { name } => (name, UserChange::Disable, "disabled"),
+            Self::Enable { name } => (name, UserChange::Enable, "enabled"),
+            Self::Role { name, role: RoleName::Admin } => (name, UserChange::Role(Role::Admin), "is an admin"),
+            Self::Role { name, role: RoleName::Member } => (name, UserChange::Role(Role::Member), "is a member"),
+        };
+        changed(people.change(&act, &name, change).await, &name, done, json)
+    }
+}
+
+async fn list(people: &People, json: bool) -> Result<(), Failure> {
+    let mut filter = UserFilter { limit: PAGE, ..UserFilter::default() };
+    let mut users = Vec::new();
+    loop {
+        let page = people.page(&filter).await?;
+        filter.before = page.items.last().map(|user| user.id.clone());
+        users.extend(page.items);
+        if !page.has_more {
+            break;
+        }
+    }
+    // The oldest first, as everywhere on the command line.
+    users.reverse();
+    if json {
+        return Ok(print_json(&users.iter().map(described).collect::<Vec<_>>())?);
+    }
+    let rows: Vec<[String; 6]> = users.into_iter().map(row).collect();
+    Ok(print(&table(["ID", "NAME", "ROLE", "GROUPS", "STATE", "LAST SIGN-IN"], &rows))?)
+}
+
+fn linked(
+    made: Result<(UserRow, OneTime), PeopleError>,
+    name: &str,
+    config: &Config,
+    json: bool,
+) -> Result<(), Failure> {
+    let (user, one_time) = made.map_err(|error| told(error, name))?;
+    let link = format!("{}{}", base(config), one_time.path());
+    if json {
+        print_json(&Linked { id: &user.id, name: &user.name, link: &link, expires_at: one_time.expires_at })?;
+    } else {
+        // Alone on its line, so that a script can take it as it is.
+        print(&format!("{link}\n"))?;
+        remark(&format!("for {}, once, until {}", user.name, one_time.expires_at));
+    }
+    if config.public_url.is_none() {
+        remark("`public_url` in the settings says under which address others reach the gateway");
+    }
+    Ok(())
+}
+
+/// Where the pages are, as far as it is known from here.
+fn base(config: &Config) -> String {
+    config.public_url.as_ref().map_or_else(|| format!("http://{}", config.listen), |url| url.as_str().to_owned())
+}
+
+fn changed(change: Result<UserRow, PeopleError>, name: &str, done: &str, json: bool) -> Result<(), Failure> {
+    let user = change.map_err(|error| told(error, name))?;
+    if json {
+        print_json(&described(&user))?;
+    } else {
+        print(&format!("{} {done}\n", user.name))?;
+    }
+    Ok(())
+}
+
+fn told(error: PeopleError, name: &str) -> Failure {
+    Failure::Failed(match error {
+        PeopleError::Unknown => anyhow::anyhow!("there is no user {name}"),
+        PeopleError::Taken => anyhow::anyhow!("there is a user {name} already"),
+        error => error.into(),
+    })
+}
+
+fn described(user: &UserRow) -> Listed<'_> {
+    Listed {
+        id: &user.id,
+        name: &user.name,
+        role: user.role.as_str(),
+        groups: &user.groups,
+        has_password: user.has_password,
+        created_at: user.created_at,
+        disabled_at: user.disabled_at,
+        last_sign_in_at: user.last_sign_in_at,
+    }
+}
+
+fn row(user: UserRow) -> [String; 6] {
+    let state = match (user.disabled_at, user.has_password) {
+        (Some(_), _) => "disabled",
+        (None, true) => "active",
+        (None, false) => "no password",
+    };
+    let groups = user.groups.join(",");
+    let groups = if groups.is_empty() { "-".to_owned() } else { groups };
+    let role = user.role.as_str().to_owned();
+    [user.id.to_string(), user.name, role, groups, state.to_owned(), cell(user.last_sign_in_at)]
+}

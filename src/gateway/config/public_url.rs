@@ -1,0 +1,74 @@
+//! The address under which people and callers reach the gateway.
+
+use super::address;
+
+/// Scheme, host and port, and nothing behind them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PublicUrl {
+    text: String,
+    scheme_end: usize,
+}
+
+/// What stands between the scheme and the host.
+const SEPARATOR: &str = "://";
+
+// === impl PublicUrl ===
+
+impl PublicUrl {
+    /// Plain http is allowed: somebody's own network may have nothing else, and no credentials of ours are sent there.
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        let uri = address::base_url(text, true)?;
+        if uri.path() != "/" {
+            return Err("must end behind the host or the port, because the pages lie at the root");
+        }
+        let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
+        let usual = if scheme == "https" { 443 } else { 80 };
+        let port = uri.port_u16().filter(|port| *port != usual);
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        Ok(Self { text: format!("{scheme}{SEPARATOR}{host}{port}"), scheme_end: scheme.len() })
+    }
+
+    /// The address without a `/` at its end, which is also the origin of its pages.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Host and port as the `Host` header of a browser spells them: a port that goes without saying is left out.
+    pub(crate) fn host(&self) -> &str {
+        &self.text[self.scheme_end + SEPARATOR.len()..]
+    }
+
+    /// Whether connections are encrypted on their way.
+    pub(crate) fn is_https(&self) -> bool {
+        self.text.starts_with("https:")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str, host: &str, https: bool) {
+        let url = PublicUrl::parse(text).unwrap();
+        assert_eq!((url.as_str(), url.host(), url.is_https()), (expected, host, https), "{text}");
+    }
+
+    #[test]
+    fn an_address_is_known_by_its_scheme_host_and_port() {
+        check("https://Images.Example.com/", "https://images.example.com", "images.example.com", true);
+        check("https://images.example.com:443", "https://images.example.com", "images.example.com", true);
+        check("https://images.example.com:80", "https://images.example.com:80", "images.example.com:80", true);
+        check("http://10.0.0.7:80", "http://10.0.0.7", "10.0.0.7", false);
+        check("http://[::1]:8080", "http://[::1]:8080", "[::1]:8080", false);
+    }
+
+    #[test]
+    fn what_is_no_origin_is_refused() {
+        for bad in
+            ["https://a.example/images", "https://u:p@a.example", "https://a.example?x", "a.example", "ftp://a", ""]
+        {
+            assert!(PublicUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What operators and members do with keys of callers.
+
+use std::time::Duration;
+
+use serde_json::Map;
+
+use super::told::{limit, moment, read, read_change};
+use super::trouble::{of_key, of_store};
+use super::{Console, list};
+use crate::error::{Error, Reason, Rejection};
+use crate::gateway::keys::{Created, DEFAULT_GRACE, KeyRow, KeyState, NewKey};
+use crate::gateway::people::Actor;
+use crate::gateway::store::{Counts, KeyChange, KeyFilter, KeyId, Timestamp, UserRow};
+use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
+use crate::wire::Secret;
+use crate::wire::admin::server::ListKeysQuery;
+use crate::wire::admin::types;
+
+/// The group of a key where nobody says which.
+const DEFAULT_GROUP: &str = "default";
+
+// === impl Console ===
+
+impl Console {
+    /// A page of the keys, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// 404 where a user is named that there is not.
+    pub(crate) async fn list_keys(&self, actor: &Actor, query: &ListKeysQuery) -> Result<types::KeyList, Error> {
+        let filter = KeyFilter {
+            owner: self.whose(actor, query.user.as_deref()).await?,
+            group: query.group.clone(),
+            search: query.search.clone(),
+            state: query.state.map(asked_state),
+            before: query.before.as_deref().map(Into::into),
+            limit: limit(query.limit),
+        };
+        let page = self.keys.page(&filter).await.map_err(of_store)?;
+        Ok(types::KeyList {
+            object: list(),
+            data: self.shown_keys(page.items).await?,
+            has_more: page.has_more,
+            total: page.total,
+            extra: Map::new(),
+        })
+    }
+
+    /// Makes a key. Its secret is in this answer and in no other.
+    ///
+    /// # Errors
+    ///
+    /// 400 for the first field that cannot be used, 404 where a user is named that there is not.
+    pub(crate) async fn create_key(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedKey, Error> {
+        let new: types::NewKey = read(NEW_KEY_FIELDS, body)?;
+        let user = self.user_for(actor, new.user.as_deref()).await?;
+        let made = NewKey {
+            name: &new.name,
+            user: &user,
+            group: new.group.as_deref().unwrap_or(DEFAULT_GROUP),
+            expires_at: moment(new.expires_at),
+        };
+        let created = self.keys.create(&actor.act(), made).await.map_err(of_key(""))?;
+        self.shown_created(actor, created).await
+    }
+
+    /// One key, by its id or public id.
+    ///
+    /// # Errors
+    ///
+    /// 404 where there is none, or it is somebody else's.
+    pub(crate) async fn retrieve_key(&self, actor: &Actor, handle: &str) -> Result<types::Key, Error> {
+        let key = self.keys.find(handle, actor.owner()).await.map_err(of_key(handle))?;
+        self.shown_key(key).await
+    }
+
+    /// Makes one or more changes of a key, all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Console::retrieve_key`], and 400 for a field that cannot be used.
+    pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
+        let changes = changes(read_change(KEY_UPDATE_FIELDS, body)?)?;
+        let changed = self.keys.change_all(&actor.act(), handle, actor.owner(), &changes).await;
+        self.shown_key(changed.map_err(of_key(handle))?).await
+    }
+
+    /// Deletes a key. Its records stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`Console::retrieve_key`].
+    pub(crate) async fn delete_key(&self, actor: &Actor, handle: &str) -> Result<types::DeletedKey, Error> {
+        let gone = self.keys.change(&actor.act(), handle, actor.owner(), KeyChange::Delete).await;
+        let gone = gone.map_err(of_key(handle))?;
+        Ok(types::DeletedKey { id: gone.id.to_string(), name: gone.name, deleted: true, extra: Map::new() })
+    }
+
+    /// Gives a key another secret, which is in this answer and in no other.
+    ///
+    /// # Errors
+    ///
+    /// As [`Console::retrieve_key`], and 400 for a field that cannot be used.
+    pub(crate) async fn rotate_key(
+        &self,
+        actor: &Actor,
+        handle: &str,
+        body: &[u8],
+    ) -> Result<types::CreatedKey, Error> {
+        let rotation: types::KeyRotation = read(KEY_ROTATION_FIELDS, body)?;
+        let asked = rotation.grace_seconds.and_then(|seconds| u64::try_from(seconds.get()).ok());
+        let grace = asked.map_or(DEFAULT_GRACE, Duration::from_secs);
+        let rotated = self.keys.rotate(&actor.act(), handle, actor.owner(), grace).await;
+        self.shown_created(actor, rotated.map_err(of_key(handle))?).await
+    }
+
+    /// For whom something is made: for the user who is named, or else for whoever asks.
+    pub(super) async fn user_for(&self, actor: &Actor, named: Option<&str>) -> Result<UserRow, Error> {
+        match (named, actor.user()) {
+            (Some(named), _) => self.named_user(actor, named).await,
+            (None, Some(user)) => Ok(user.clone()),
+            (None, None) => {
+                let message = "Missing required parameter: 'user'. The token of the settings has no user of its own.";
+                Err(Rejection::new("user", Reason::MissingParameter, message).into())
+            }
+        }
+    }
+
+    async fn shown_created(&self, actor: &Actor, created: Created) -> Result<types::CreatedKey, Error> {
+        let key = self.retrieve_key(actor, created.id.as_str()).await?;
+        Ok(types::CreatedKey { key, secret: Secret::from(created.secret.expose()), extra: Map::new() })
+    }
+
+    async fn shown_key(&self, row: KeyRow) -> Result<types::Key, Error> {
+        self.shown_keys(vec![row]).await?.pop().ok_or(Error::Internal)
+    }
+
+    async fn shown_keys(&self, rows: Vec<KeyRow>) -> Result<Vec<types::Key>, Error> {
+        let ids: Vec<KeyId> = rows.iter().map(|row| row.id.clone()).collect();
+        let used = self.usage().totals_of(&ids).await.map_err(of_store)?;
+        let now = Timestamp::now();
+        let counts = |row: &KeyRow| used.get(&row.id).copied().unwrap_or_default();
+        Ok(rows.into_iter().map(|row| shown(counts(&row), row, now)).collect())
+    }
+}
+
+fn changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> {
+    let mut changes = Vec::new();
+    changes.extend(update.name.map(|name| KeyChange::Rename(name.into())));
+    changes.extend(update.enabled.map(|enabled| if enabled { KeyChange::Enable } else { KeyChange::Disable }));
+    let endless = update.never_expires == Some(true);
+    if endless && update.expires_at.is_some() {
+        let message = "Invalid 'never_expires': a key has an end or none.";
+        return Err(Rejection::new("never_expires", Reason::InvalidValue, message));
+    }
+    if endless || update.expires_at.is_some() {
+        changes.push(KeyChange::Expire(moment(update.expires_at)));
+    }
+    Ok(changes)
+}
+
+const fn asked_state(state: types::KeyState) -> KeyState {
+    match state {
+        types::KeyState::Active => KeyState::Active,
+        types::KeyState::Disabled => KeyState::Disabled,
+        types::KeyState::Expired => KeyState::Expired,
+        types::KeyState::UserDisabled => KeyState::UserDisabled,
+    }
+}
+
+const fn shown_state(state: KeyState) -> types::KeyState {
+    match state {
+        KeyState::Active => types::KeyState::Active,
+        KeyState::Disabled => types::KeyState::Disabled,
+        KeyState::Expired => types::KeyState::Expired,
+        KeyState::UserDisabled => types::KeyState::UserDisabled,
+    }
+}
+
+fn shown(used: Counts, row: KeyRow, now: Timestamp) -> types::Key {
+    types::Key {
+        state: shown_state(row.state(now)),
+        id: row.id.to_string(),
+        public_id: row.public_id.to_string(),
+        name: row.name,
+        user: row.user.to_string(),
+        user_name: row.user_name,
+        group: row.group_name,
+        created_at: row.created_at.into(),
+        expires_at: row.expires_at.map(Into::into),
+        last_used_at: row.last_used_at.map(Into::into),
+        disabled_at: row.disabled_at.map(Into::into),
+        previous_until: row.previous_until.filter(|until| *until > now).map(Into::into),
+        requests: used.requests,
+        images: used.images,
+        extra: Map::new(),
+    }
+}

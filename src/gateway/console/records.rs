@@ -1,0 +1,190 @@
+//! Records for people: whose they may see, and what of them.
+//!
+//! A member sees their own, without the accounts that served them; what is somebody else's does not exist for them.
+
+use serde_json::Map;
+
+use super::told::{limit, moment};
+use super::trouble::of_store;
+use super::{Console, list};
+use crate::error::{Error, Missing, Reason, Rejection};
+use crate::gateway::people::Actor;
+use crate::gateway::store::{Attempt, Class, Delivered, State, TokenDetails, Usage as Tokens};
+use crate::gateway::usage::{NamedRecord, RecordFilter, RecordPage, Usage, UsageError, csv};
+use crate::wire::admin::server::ListRecordsQuery;
+use crate::wire::admin::types;
+
+/// How many records are written for a spreadsheet at once: as many as pass through memory without a thought.
+const SHEET: u32 = 10_000;
+
+// === impl Console ===
+
+impl Console {
+    /// A page of records, newest first.
+    ///
+    /// # Errors
+    ///
+    /// 400 where the page begins behind a record that is not there, 404 where a user is named that there is not.
+    pub(crate) async fn list_records(
+        &self,
+        actor: &Actor,
+        query: &ListRecordsQuery,
+    ) -> Result<types::RecordList, Error> {
+        let RecordPage { records, has_more } = self.page(actor, query, limit(query.limit)).await?;
+        let data = records.into_iter().map(shown).collect();
+        Ok(types::RecordList { object: list(), data, has_more, extra: Map::new() })
+    }
+
+    /// The newest records as comma-separated values, at most ten thousand; `limit` does not matter.
+    ///
+    /// # Errors
+    ///
+    /// As [`Console::list_records`].
+    pub(crate) async fn sheet_of_records(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
+        let page = self.page(actor, query, SHEET).await?;
+        Ok(csv::heading() + &csv::records(&page.records))
+    }
+
+    /// One record.
+    ///
+    /// # Errors
+    ///
+    /// 404 where there is none, or only somebody else's.
+    pub(crate) async fn retrieve_record(&self, actor: &Actor, request_id: &str) -> Result<types::Record, Error> {
+        let found = self.usage().record(&request_id.into(), actor.owner()).await.map_err(of_store)?;
+        let found = found.ok_or_else(|| Error::NotFound(Missing::Record(request_id.to_owned())))?;
+        Ok(shown(visible(found, actor)))
+    }
+
+    async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<RecordPage, Error> {
+        let filter = RecordFilter {
+            owner: self.whose(actor, query.user.as_deref()).await?,
+            key: query.key.clone(),
+            group: query.group.clone(),
+            state: query.state.map(state),
+            since: moment(query.since),
+            until: moment(query.until),
+            before: query.before.as_deref().map(Into::into),
+            ..RecordFilter::default()
+        };
+        let page = self.usage().records(&filter, limit).await.map_err(refused)?;
+        let records = page.records.into_iter().map(|record| visible(record, actor)).collect();
+        Ok(RecordPage { records, ..page })
+    }
+
+    /// The door to records and counts.
+    pub(super) fn usage(&self) -> Usage {
+        Usage::new(self.store.clone())
+    }
+}
+
+fn refused(error: UsageError) -> Error {
+    match error {
+        UsageError::UnknownPlace(id) => {
+            let message = format!("Invalid 'before': there is no record '{id}'.");
+            Rejection::new("before", Reason::InvalidValue, message).into()
+        }
+        UsageError::Store(error) => of_store(error),
+    }
+}
+
+/// What of a record this actor may see.
+fn visible(mut found: NamedRecord, actor: &Actor) -> NamedRecord {
+    if actor.owner().is_some() {
+        found.record.account = None;
+        // Nobody has an account without a name, so this says that there is none to see.
+        found.record.attempts.iter_mut().for_each(|attempt| attempt.account.clear());
+    }
+    found
+}
+
+/// The record as it goes out.
+fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Record {
+    types::Record {
+        request_id: record.request_id.to_string(),
+        created_at: record.created_at.into(),
+        operation: record.operation,
+        model: record.model,
+        stream: record.stream,
+        state: shown_state(record.state),
+        error_code: record.error_code,
+        size: record.size,
+        quality: record.quality,
+        output_format: record.output_format,
+        n: record.n.map(u64::from),
+        delivered: record.delivered.into_iter().map(image).collect(),
+        usage: record.usage.map(tokens),
+        cost_usd: record.cost_usd,
+        latency_ms: record.latency_ms,
+        first_byte_ms: record.first_byte_ms,
+        attempts: record.attempts.into_iter().map(attempt).collect(),
+        account: record.account,
+        group: record.group,
+        user: record.user.to_string(),
+        user_name,
+        key: record.key.to_string(),
+        key_name,
+        end_user: record.end_user,
+        fallback: record.fallback,
+        injected_tool: record.injected_tool,
+        extra: Map::new(),
+    }
+}
+
+fn image(Delivered { size, output_format }: Delivered) -> types::RecordImage {
+    types::RecordImage { size, output_format, extra: Map::new() }
+}
+
+fn tokens(tokens: Tokens) -> types::RecordUsage {
+    types::RecordUsage {
+        input_tokens: tokens.input_tokens,
+        input_tokens_details: tokens.input_tokens_details.map(details),
+        output_tokens: tokens.output_tokens,
+        output_tokens_details: tokens.output_tokens_details.map(details),
+        total_tokens: tokens.total_tokens,
+        extra: Map::new(),
+    }
+}
+
+fn details(TokenDetails { image_tokens, text_tokens }: TokenDetails) -> types::RecordTokens {
+    types::RecordTokens { image_tokens, text_tokens, extra: Map::new() }
+}
+
+fn attempt(attempt: Attempt) -> types::RecordAttempt {
+    let class = attempt.class.map(|class| match class {
+        Class::N => types::RecordClass::N,
+        Class::F => types::RecordClass::F,
+        Class::X => types::RecordClass::X,
+        Class::R => types::RecordClass::R,
+        Class::O => types::RecordClass::O,
+    });
+    types::RecordAttempt {
+        account: Some(attempt.account).filter(|account| !account.is_empty()),
+        class,
+        status: attempt.status.map(u64::from),
+        latency_ms: attempt.latency_ms,
+        extra: Map::new(),
+    }
+}
+
+fn state(state: types::RecordState) -> State {
+    match state {
+        types::RecordState::Running => State::Running,
+        types::RecordState::Succeeded => State::Succeeded,
+        types::RecordState::Failed => State::Failed,
+        types::RecordState::Refused => State::Refused,
+        types::RecordState::Cancelled => State::Cancelled,
+        types::RecordState::Interrupted => State::Interrupted,
+    }
+}
+
+fn shown_state(state: State) -> types::RecordState {
+    match state {
+        State::Running => types::RecordState::Running,
+        State::Succeeded => types::RecordState::Succeeded,
+        State::Failed => types::RecordState::Failed,
+        State::Refused => types::RecordState::Refused,
+        State::Cancelled => types::RecordState::Cancelled,
+        State::Interrupted => types::RecordState::Interrupted,
+    }
+}

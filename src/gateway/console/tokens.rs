@@ -1,0 +1,67 @@
+//! Admin tokens: what programs sign in to this API with.
+
+use serde_json::Map;
+
+use super::told::{moment, read};
+use super::trouble::{Kind, of_people};
+use super::{Console, list};
+use crate::error::Error;
+use crate::gateway::people::Actor;
+use crate::gateway::store::AdminTokenRow;
+use crate::tables::NEW_TOKEN_FIELDS;
+use crate::wire::Secret;
+use crate::wire::admin::server::ListTokensQuery;
+use crate::wire::admin::types;
+
+// === impl Console ===
+
+impl Console {
+    /// The admin tokens, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// 404 where a user is named that there is not.
+    pub(crate) async fn list_tokens(&self, actor: &Actor, query: &ListTokensQuery) -> Result<types::TokenList, Error> {
+        let owner = self.whose(actor, query.user.as_deref()).await?;
+        let tokens = self.people.tokens(owner.as_ref()).await.map_err(of_people(Kind::Token, ""))?;
+        Ok(types::TokenList { object: list(), data: tokens.into_iter().map(shown).collect(), extra: Map::new() })
+    }
+
+    /// Makes an admin token. Its secret is in this answer and in no other.
+    ///
+    /// # Errors
+    ///
+    /// 400 for the first field that cannot be used, 404 where a user is named that there is not.
+    pub(crate) async fn create_token(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedToken, Error> {
+        let new: types::NewToken = read(NEW_TOKEN_FIELDS, body)?;
+        let user = self.user_for(actor, new.user.as_deref()).await?;
+        let made = self.people.make_token(&actor.act(), &user, &new.name, moment(new.expires_at)).await;
+        let (token, secret) = made.map_err(of_people(Kind::Token, ""))?;
+        Ok(types::CreatedToken { token: shown(token), secret: Secret::from(secret.expose()), extra: Map::new() })
+    }
+
+    /// Deletes an admin token, by its id or public id.
+    ///
+    /// # Errors
+    ///
+    /// 404 where there is none, or it is somebody else's.
+    pub(crate) async fn delete_token(&self, actor: &Actor, handle: &str) -> Result<types::DeletedToken, Error> {
+        let gone = self.people.revoke(&actor.act(), handle, actor.owner()).await;
+        let gone = gone.map_err(of_people(Kind::Token, handle))?;
+        Ok(types::DeletedToken { id: gone.id.to_string(), name: gone.name, deleted: true, extra: Map::new() })
+    }
+}
+
+fn shown(row: AdminTokenRow) -> types::Token {
+    types::Token {
+        id: row.id.to_string(),
+        public_id: row.public_id.to_string(),
+        name: row.name,
+        user: row.user.to_string(),
+        user_name: row.user_name,
+        created_at: row.created_at.into(),
+        expires_at: row.expires_at.map(Into::into),
+        last_used_at: row.last_used_at.map(Into::into),
+        extra: Map::new(),
+    }
+}

@@ -1,0 +1,163 @@
+//! Counts for people, by day and by key: everybody's for admins, their own for members.
+
+use chrono::NaiveDate;
+use serde_json::Map;
+
+use super::Console;
+use super::trouble::of_store;
+use crate::error::{Error, Reason, Rejection};
+use crate::gateway::people::Actor;
+use crate::gateway::store::Timestamp;
+use crate::gateway::usage::{Counts, Day, DayCounts, NamedCounts, UsageFilter, csv};
+use crate::wire::admin::server::RetrieveUsageQuery;
+use crate::wire::admin::types;
+
+/// The days that count where nobody says since when, the last one included.
+const DAYS: u32 = 30;
+
+/// The most keys of one answer.
+const MOST_KEYS: u32 = 1000;
+
+// === impl Console ===
+
+impl Console {
+    /// Counts by day, by key and in total.
+    ///
+    /// # Errors
+    ///
+    /// 400 where the first day lies behind the last one, 404 where a user is named that there is not.
+    pub(crate) async fn retrieve_usage(
+        &self,
+        actor: &Actor,
+        query: &RetrieveUsageQuery,
+    ) -> Result<types::Usage, Error> {
+        let (first, last) = period(query, Timestamp::now().into())?;
+        let (usage, filter) = (self.usage(), self.counted(actor, query, first, last).await?);
+        let days = usage.days(&filter).await.map_err(of_store)?;
+        let keys = usage.by_key(&filter, Some(MOST_KEYS)).await.map_err(of_store)?;
+        Ok(types::Usage {
+            since: first.into(),
+            until: last.into(),
+            totals: shown(usage.totals(&filter).await.map_err(of_store)?),
+            days: days.into_iter().map(day).collect(),
+            keys: keys.into_iter().map(key).collect(),
+            extra: Map::new(),
+        })
+    }
+
+    /// The counts by day as comma-separated values.
+    ///
+    /// # Errors
+    ///
+    /// As [`Console::retrieve_usage`].
+    pub(crate) async fn sheet_of_usage(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<String, Error> {
+        let (first, last) = period(query, Timestamp::now().into())?;
+        let days = self.usage().days(&self.counted(actor, query, first, last).await?).await.map_err(of_store)?;
+        Ok(csv::days(&days))
+    }
+
+    async fn counted(
+        &self,
+        actor: &Actor,
+        query: &RetrieveUsageQuery,
+        first: Day,
+        last: Day,
+    ) -> Result<UsageFilter, Error> {
+        Ok(UsageFilter {
+            owner: self.whose(actor, query.user.as_deref()).await?,
+            key: query.key.clone(),
+            group: query.group.clone(),
+            since: Some(first),
+            until: Some(last),
+            ..UsageFilter::default()
+        })
+    }
+}
+
+/// The first and the last day that count.
+fn period(query: &RetrieveUsageQuery, today: Day) -> Result<(Day, Day), Rejection> {
+    let last = query.until.map_or(today, Day::from);
+    let first = query.since.map_or_else(|| last.minus(DAYS - 1), Day::from);
+    if first > last {
+        let message = format!("Invalid 'since': {first} lies behind the last day, which is {last}.");
+        return Err(Rejection::new("since", Reason::InvalidValue, message));
+    }
+    Ok((first, last))
+}
+
+fn day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
+    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = counts;
+    types::UsageDay {
+        day: NaiveDate::from(day),
+        requests,
+        succeeded,
+        failed,
+        images,
+        input_tokens,
+        output_tokens,
+        total_tokens,
+        extra: Map::new(),
+    }
+}
+
+fn key(NamedCounts { name, user_name, of }: NamedCounts) -> types::UsageKey {
+    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = of.counts;
+    types::UsageKey {
+        key: of.key.to_string(),
+        name: name.unwrap_or_default(),
+        user: of.user.to_string(),
+        user_name: user_name.unwrap_or_default(),
+        group: of.group,
+        requests,
+        succeeded,
+        failed,
+        images,
+        input_tokens,
+        output_tokens,
+        total_tokens,
+        extra: Map::new(),
+    }
+}
+
+fn shown(counts: Counts) -> types::UsageCounts {
+    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = counts;
+    types::UsageCounts {
+        requests,
+        succeeded,
+        failed,
+        images,
+        input_tokens,
+        output_tokens,
+        total_tokens,
+        extra: Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(since: Option<&str>, until: Option<&str>, expected: Result<(&str, &str), &str>) {
+        let date = |text: &str| text.parse::<NaiveDate>().unwrap();
+        let query =
+            RetrieveUsageQuery { since: since.map(date), until: until.map(date), group: None, key: None, user: None };
+        let found = period(&query, "2026-11-22".parse().unwrap());
+        let found = found.map(|(first, last)| (first.to_string(), last.to_string()));
+        match (found, expected) {
+            (Ok((first, last)), Ok(expected)) => assert_eq!((first.as_str(), last.as_str()), expected),
+            (Err(rejection), Err(param)) => assert_eq!(rejection.param.as_deref(), Some(param)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn thirty_days_up_to_today_are_counted_unless_others_are_named() {
+        check(None, None, Ok(("2026-10-24", "2026-11-22")));
+        check(None, Some("2026-03-01"), Ok(("2026-01-31", "2026-03-01")));
+        check(Some("2025-01-01"), None, Ok(("2025-01-01", "2026-11-22")));
+        check(Some("2026-03-01"), Some("2026-03-01"), Ok(("2026-03-01", "2026-03-01")));
+        check(Some("2026-03-02"), Some("2026-03-01"), Err("since"));
+        check(Some("2026-11-23"), None, Err("since"));
+    }
+}

@@ -1,0 +1,183 @@
+//! What admins do with users, and what members see of themselves.
+
+use serde_json::Map;
+
+use super::told::{limit, read, read_change};
+use super::trouble::{Kind, of_people};
+use super::{Console, admins_only, list};
+use crate::error::{Error, Missing};
+use crate::gateway::people::{Actor, OneTime, PeopleError};
+use crate::gateway::store::{Purpose, Role, UserChange, UserFilter, UserId, UserRow};
+use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
+use crate::wire::Secret;
+use crate::wire::admin::server::ListUsersQuery;
+use crate::wire::admin::types;
+
+/// The groups of a user where nobody says which.
+const DEFAULT_GROUP: &str = "default";
+/// What whoever has the token of the settings is called.
+const SETTINGS: &str = "settings";
+
+// === impl Console ===
+
+impl Console {
+    /// A page of the users, the newest first. For admins.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members.
+    pub(crate) async fn list_users(&self, actor: &Actor, query: &ListUsersQuery) -> Result<types::UserList, Error> {
+        admins_only(actor)?;
+        let filter = UserFilter {
+            search: query.search.clone(),
+            role: query.role.map(asked_role),
+            before: query.before.as_deref().map(Into::into),
+            limit: limit(query.limit),
+        };
+        let page = self.people.page(&filter).await.map_err(of_people(Kind::User, ""))?;
+        Ok(types::UserList {
+            object: list(),
+            data: page.items.into_iter().map(shown).collect(),
+            has_more: page.has_more,
+            total: page.total,
+            extra: Map::new(),
+        })
+    }
+
+    /// Invites a user. The link is in this answer and in no other. For admins.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members, 400 for the first field that cannot be used, 409 where the name is taken.
+    pub(crate) async fn create_user(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedUser, Error> {
+        admins_only(actor)?;
+        let new: types::NewUser = read(NEW_USER_FIELDS, body)?;
+        let role = new.role.map_or(Role::Member, asked_role);
+        let groups = new.groups.unwrap_or_else(|| vec![DEFAULT_GROUP.to_owned()]);
+        let invited = self.people.invite(&actor.act(), &new.name, role, &groups).await;
+        let (user, link) = invited.map_err(of_people(Kind::User, &new.name))?;
+        Ok(types::CreatedUser { user: shown(user), link: self.shown_link(&link), extra: Map::new() })
+    }
+
+    /// One user, by id or name.
+    ///
+    /// # Errors
+    ///
+    /// 404 where there is none, or for members somebody else.
+    pub(crate) async fn retrieve_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
+        let user = self.people.find_for(actor, handle).await.map_err(of_people(Kind::User, handle))?;
+        Ok(shown(user))
+    }
+
+    /// Makes one or more changes of a user, all of them or none. For admins.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members, 404 where there is no such user, 400 for a field that cannot be used, 409 where no admin would be
+    /// left.
+    pub(crate) async fn update_user(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::User, Error> {
+        admins_only(actor)?;
+        let update: types::UserUpdate = read_change(USER_UPDATE_FIELDS, body)?;
+        let mut changes = Vec::new();
+        changes.extend(update.role.map(|role| UserChange::Role(asked_role(role))));
+        changes.extend(update.groups.map(UserChange::Groups));
+        changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
+        let changed = self.people.change_all(&actor.act(), handle, &changes).await;
+        Ok(shown(changed.map_err(of_people(Kind::User, handle))?))
+    }
+
+    /// Makes a link for a new password, which is in this answer and in no other. For admins.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members, 404 where there is no such user, 400 where it is disabled.
+    pub(crate) async fn reset_user(&self, actor: &Actor, handle: &str) -> Result<types::OneTimeLink, Error> {
+        admins_only(actor)?;
+        let (_, link) = self.people.reset(&actor.act(), handle).await.map_err(of_people(Kind::User, handle))?;
+        Ok(self.shown_link(&link))
+    }
+
+    /// Ends every session of a user. For admins.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members, 404 where there is no such user.
+    pub(crate) async fn sign_out_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
+        admins_only(actor)?;
+        let user = self.people.find(handle).await.map_err(of_people(Kind::User, handle))?;
+        let ended = self.people.sign_out_everywhere(actor, user.id.as_str()).await;
+        ended.map_err(of_people(Kind::User, handle))?;
+        Ok(shown(user))
+    }
+
+    /// Who is asking.
+    ///
+    /// # Errors
+    ///
+    /// None, so far.
+    #[expect(clippy::unused_async, reason = "as every other operation")]
+    pub(crate) async fn retrieve_me(&self, actor: &Actor) -> Result<types::Me, Error> {
+        let user = actor.user().cloned().map(shown);
+        let name = user.as_ref().map_or_else(|| SETTINGS.to_owned(), |user| user.name.clone());
+        Ok(types::Me { name, role: shown_role(actor.role()), user, extra: Map::new() })
+    }
+
+    fn shown_link(&self, link: &OneTime) -> types::OneTimeLink {
+        let path = link.path();
+        let url = self.config.public_url.as_ref().map(|base| Secret::from(format!("{}{path}", base.as_str())));
+        types::OneTimeLink {
+            purpose: match link.purpose {
+                Purpose::Reset => types::LinkPurpose::Reset,
+                Purpose::Invitation | Purpose::Setup => types::LinkPurpose::Invitation,
+            },
+            path: Secret::from(path),
+            url,
+            expires_at: link.expires_at.into(),
+            extra: Map::new(),
+        }
+    }
+
+    /// The user whom the field or parameter `user` names, as far as this actor may know of them.
+    pub(super) async fn named_user(&self, actor: &Actor, handle: &str) -> Result<UserRow, Error> {
+        self.people.find_for(actor, handle).await.map_err(|error| match error {
+            PeopleError::Unknown => Error::NotFound(Missing::Named { param: "user", user: handle.to_owned() }),
+            error => of_people(Kind::User, handle)(error),
+        })
+    }
+
+    /// Whose things are to be shown: those of a user who is named, the actor's own, or everybody's.
+    pub(super) async fn whose(&self, actor: &Actor, named: Option<&str>) -> Result<Option<UserId>, Error> {
+        match named {
+            Some(user) => Ok(Some(self.named_user(actor, user).await?.id)),
+            None => Ok(actor.owner().cloned()),
+        }
+    }
+}
+
+const fn asked_role(role: types::Role) -> Role {
+    match role {
+        types::Role::Admin => Role::Admin,
+        types::Role::Member => Role::Member,
+    }
+}
+
+const fn shown_role(role: Role) -> types::Role {
+    match role {
+        Role::Admin => types::Role::Admin,
+        Role::Member => types::Role::Member,
+    }
+}
+
+fn shown(row: UserRow) -> types::User {
+    types::User {
+        id: row.id.to_string(),
+        name: row.name,
+        role: shown_role(row.role),
+        groups: row.groups,
+        has_password: row.has_password,
+        created_at: row.created_at.into(),
+        disabled_at: row.disabled_at.map(Into::into),
+        last_sign_in_at: row.last_sign_in_at.map(Into::into),
+        extra: Map::new(),
+    }
+}

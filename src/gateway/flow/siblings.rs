@@ -1,0 +1,166 @@
+//! What the calls of one job know of each other, where each of them makes one image: how long an image takes, how many
+//! calls have failed, and whether one more is worth being paid for. Pure but for a lock.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::attempt::{BUDGET, Terms, costs};
+use crate::gateway::upstream::{Class, Failure};
+
+/// As long as no image is there, one is expected to take this share of the patience with a call (ours): a call that is
+/// cut off where the answer must begin is paid, and thrown away.
+const EXPECTED_SHARE: u32 = 4;
+/// The next image may take longer than the longest so far, by this share of it (ours).
+const MARGIN_SHARE: u32 = 4;
+
+/// What the calls of one job know of each other.
+#[derive(Debug)]
+pub(super) struct Siblings {
+    /// Every image must be there by then.
+    head: Instant,
+    seen: Mutex<Seen>,
+}
+
+/// What has been seen of them so far.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    patience: Duration,
+    /// The longest of those that gave an image, and of those that may have been paid for nothing.
+    made: Option<Duration>,
+    lost: Duration,
+    /// Calls that gave none and may have cost something.
+    spent: usize,
+    /// Whatever comes next would fail as well.
+    closed: bool,
+}
+
+// === impl Siblings ===
+
+impl Siblings {
+    pub(super) const fn new(terms: &Terms) -> Self {
+        Self { head: terms.head, seen: Mutex::new(Seen::new(terms.patience)) }
+    }
+
+    /// Whether another image is worth a call: nothing stands against it, the budget of all of them allows it, and there
+    /// is time to make one.
+    pub(super) fn go_on(&self) -> bool {
+        let Seen { spent, closed, .. } = *self.seen();
+        !closed && spent < BUDGET && self.has_time()
+    }
+
+    /// Whether an image that is begun now can be expected in time.
+    pub(super) fn has_time(&self) -> bool {
+        self.head.saturating_duration_since(Instant::now()) >= self.seen().needed()
+    }
+
+    /// Calls of all of them that gave no image and may have cost something.
+    pub(super) fn spent(&self) -> usize {
+        self.seen().spent
+    }
+
+    /// An image was made, in this time.
+    pub(super) fn made(&self, took: Duration) {
+        let mut seen = self.seen();
+        seen.made = seen.made.max(Some(took));
+    }
+
+    /// A call has failed after this time.
+    pub(super) fn lost(&self, failure: &Failure, took: Duration) {
+        let mut seen = self.seen();
+        seen.spent += usize::from(costs(failure));
+        if failure.class == Class::X {
+            seen.lost = seen.lost.max(took);
+        }
+    }
+
+    /// No further call is begun.
+    pub(super) fn close(&self) {
+        self.seen().closed = true;
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    const fn new(patience: Duration) -> Self {
+        Self { patience, made: None, lost: Duration::ZERO, spent: 0, closed: false }
+    }
+
+    /// So much time an image is expected to take.
+    fn needed(self) -> Duration {
+        let expected = self.made.map_or(self.patience / EXPECTED_SHARE, |longest| longest + longest / MARGIN_SHARE);
+        expected.max(self.lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::upstream::Cause;
+
+    const HEAD: Duration = Duration::from_secs(295);
+
+    fn siblings(patience: u64) -> Siblings {
+        let now = Instant::now();
+        Siblings::new(&Terms { patience: Duration::from_secs(patience), head: now + HEAD, end: now + HEAD })
+    }
+
+    /// How many images are begun one behind the other, and how many of them are there when the answer begins.
+    async fn one_by_one(patience: u64, seconds: u64, count: usize) -> (usize, usize) {
+        let (siblings, took) = (siblings(patience), Duration::from_secs(seconds));
+        let (mut begun, mut made) = (0, 0);
+        while begun < count && siblings.go_on() {
+            begun += 1;
+            tokio::time::advance(took).await;
+            if siblings.head >= Instant::now() {
+                siblings.made(took);
+                made += 1;
+            }
+        }
+        (begun, made)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_image_is_begun_that_cannot_be_there_in_time() {
+        assert_eq!(one_by_one(120, 40, 10).await, (7, 7), "an eighth would be cut off at its fifteenth second");
+        assert_eq!(one_by_one(120, 20, 10).await, (10, 10));
+        assert_eq!(one_by_one(300, 60, 10).await, (4, 4));
+        assert_eq!(one_by_one(300, 290, 10).await, (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_an_image_is_there_a_share_of_the_patience_is_expected() {
+        for (patience, late) in [(120, 30), (300, 75)] {
+            let siblings = siblings(patience);
+            tokio::time::advance(HEAD - Duration::from_secs(late)).await;
+            assert!(siblings.has_time());
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert!(!siblings.has_time(), "{patience}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waited_in_vain_waits_as_long_again_or_not_at_all() {
+        let (timeout, siblings) = (Failure::new(Class::X, Cause::Timeout), siblings(120));
+        siblings.made(Duration::from_secs(10));
+        siblings.lost(&timeout, Duration::from_secs(120));
+        tokio::time::advance(HEAD - Duration::from_secs(100)).await;
+        assert!(!siblings.go_on());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_of_them_share_one_budget() {
+        let siblings = siblings(120);
+        let turned_away = Failure { status: Some(429), ..Failure::new(Class::N, Cause::Unreachable) };
+        (0..20).for_each(|_| siblings.lost(&turned_away, Duration::ZERO));
+        assert!(siblings.go_on());
+        (0..BUDGET).for_each(|_| siblings.lost(&Failure::new(Class::F, Cause::Failed), Duration::ZERO));
+        assert_eq!((siblings.go_on(), siblings.spent()), (false, BUDGET));
+    }
+}

@@ -1,0 +1,124 @@
+//! The book of keys: what is needed to check every key, in memory.
+//!
+//! A key that the book has is checked without a query. One that it does not have, or has with another secret, waits for
+//! the next refresh, which may bring it; refreshes run one after the other and a while apart, so that unknown keys cost the same few small queries
+//! however many of them come.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::gateway::store::{KeyCheck, KeyHash, KeyId, PublicId, Store, StoreError, Timestamp, UserId};
+
+/// How far apart refreshes begin at least (ours).
+const APART: Duration = Duration::from_millis(50);
+
+/// What is known of a key.
+pub(super) struct Entry {
+    pub(super) id: KeyId,
+    pub(super) user: UserId,
+    pub(super) group_name: Arc<str>,
+    pub(super) hash: KeyHash,
+    pub(super) previous: Option<(KeyHash, Timestamp)>,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) refused: bool,
+}
+
+/// Every key, as it was at the last refresh.
+pub(super) struct Book {
+    store: Arc<dyn Store>,
+    entries: RwLock<HashMap<PublicId, Arc<Entry>>>,
+    /// How many refreshes have begun, counted apart from the turns: whoever comes needs one that begins later.
+    begun: Mutex<u64>,
+    turn: tokio::sync::Mutex<Turn>,
+}
+
+/// What the refreshes know of each other. Only one of them runs at a time.
+#[derive(Default)]
+struct Turn {
+    /// The highest revision that the book has.
+    revision: i64,
+    begun_at: Option<Instant>,
+    /// The number of the last one that has ended, and how it did.
+    ended: u64,
+    failed: Option<Arc<StoreError>>,
+}
+
+// === impl Book ===
+
+impl Book {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, entries: RwLock::default(), begun: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    /// The key with that public id and the right secret. Waits for one refresh where there is none, be it new or rotated a
+    /// moment ago; so a stranger cannot tell by the time which public ids there are.
+    pub(super) async fn find(
+        &self,
+        public_id: &PublicId,
+        is_its_secret: impl Fn(&Entry) -> bool,
+    ) -> Result<Option<Arc<Entry>>, Arc<StoreError>> {
+        if let Some(entry) = self.look(public_id).filter(|entry| is_its_secret(entry)) {
+            return Ok(Some(entry));
+        }
+        self.refresh().await?;
+        Ok(self.look(public_id).filter(|entry| is_its_secret(entry)))
+    }
+
+    fn look(&self, public_id: &PublicId) -> Option<Arc<Entry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(public_id).cloned()
+    }
+
+    /// Waits for a refresh that begins after this moment. Everybody who waits at once waits for the same one.
+    pub(super) async fn refresh(&self) -> Result<(), Arc<StoreError>> {
+        let wanted = *self.begun() + 1;
+        let mut turn = self.turn.lock().await;
+        if turn.ended < wanted {
+            self.run(&mut turn).await;
+        }
+        turn.failed.clone().map_or(Ok(()), Err)
+    }
+
+    async fn run(&self, turn: &mut Turn) {
+        if let Some(begun_at) = turn.begun_at {
+            tokio::time::sleep_until(begun_at + APART).await;
+        }
+        turn.begun_at = Some(Instant::now());
+        let number = {
+            let mut begun = self.begun();
+            *begun += 1;
+            *begun
+        };
+        let changed = self.store.keys_after(turn.revision).await;
+        turn.ended = number;
+        turn.failed = match changed {
+            Ok(changed) => {
+                turn.revision = changed.last().map_or(turn.revision, |check| check.revision);
+                self.enter(changed);
+                None
+            }
+            Err(error) => Some(Arc::new(error)),
+        };
+    }
+
+    fn enter(&self, changed: Vec<KeyCheck>) {
+        if changed.is_empty() {
+            return;
+        }
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        // There are few groups and many keys.
+        let mut groups: HashMap<String, Arc<str>> = HashMap::new();
+        for check in changed {
+            let KeyCheck { id, public_id, user, group_name, hash, previous, expires_at, refused, .. } = check;
+            let group_name = Arc::clone(groups.entry(group_name).or_insert_with_key(|name| Arc::from(name.as_str())));
+            let entry = Entry { id, user, group_name, hash, previous, expires_at, refused };
+            entries.insert(public_id, Arc::new(entry));
+        }
+    }
+
+    fn begun(&self) -> std::sync::MutexGuard<'_, u64> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,115 @@
+// The pages are complete without this script. It adds what only a script can: copying, local times, live ticks, and a
+// word that something is under way.
+(() => {
+  "use strict";
+
+  const say = (text) => {
+    const live = document.getElementById("live");
+    if (live && text) {
+      live.textContent = "";
+      window.setTimeout(() => { live.textContent = text; }, 50);
+    }
+  };
+
+  // Copying. Without a secure context there is no clipboard, but a selection can still be copied.
+  const copyText = async (text, from) => {
+    if (navigator.clipboard && window.isSecureContext) {
+      try {
+        await navigator.clipboard.writeText(text);
+        return true;
+      } catch {
+        // The browser may say no; the selection is the other way.
+      }
+    }
+    const range = document.createRange();
+    range.selectNodeContents(from);
+    const selection = window.getSelection();
+    selection.removeAllRanges();
+    selection.addRange(range);
+    return document.execCommand("copy");
+  };
+
+  const offerCopies = (root) => {
+    for (const button of root.querySelectorAll("[data-copy]")) {
+      button.hidden = false;
+      button.addEventListener("click", async () => {
+        const from = document.getElementById(button.dataset.copy);
+        const label = button.querySelector("[data-label]");
+        if (!from || !label) return;
+        const before = button.dataset.before || label.textContent;
+        button.dataset.before = before;
+        const done = await copyText(from.textContent, from);
+        const said = done ? button.dataset.done : button.dataset.failed;
+        label.textContent = said;
+        say(said);
+        window.setTimeout(() => { label.textContent = before; }, 2500);
+      });
+    }
+  };
+
+  // Moments in the time of whoever reads.
+  const localTimes = (root) => {
+    const language = document.documentElement.lang || undefined;
+    const moment = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" });
+    const day = new Intl.DateTimeFormat(language, { dateStyle: "medium" });
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      const at = new Date(time.dateTime);
+      if (!Number.isNaN(at.getTime()) && time.dateTime.includes("T")) {
+        time.title = moment.format(at);
+        time.textContent = "day" in time.dataset ? day.format(at) : moment.format(at);
+      }
+    }
+  };
+
+  // A form that was sent says so, and is not sent twice by a second click.
+  const markBusy = () => {
+    document.addEventListener("submit", (event) => {
+      const button = event.submitter;
+      if (event.defaultPrevented || !button || event.target.dataset.sent) {
+        if (event.target.dataset.sent) event.preventDefault();
+        return;
+      }
+      if (event.target.method !== "post") return;
+      event.target.dataset.sent = "1";
+      button.setAttribute("aria-busy", "true");
+      say(document.body.dataset.busy);
+    });
+    window.addEventListener("pageshow", () => {
+      for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+      for (const button of document.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
+    });
+  };
+
+  // The steps of the first run: asked again until all of them are done.
+  const watchSteps = () => {
+    const steps = document.getElementById("steps");
+    if (!steps || steps.dataset.done === "true") return;
+    const look = async () => {
+      if (!document.hidden) {
+        try {
+          const answer = await fetch(window.location.pathname, { credentials: "same-origin", cache: "no-store" });
+          if (answer.redirected || !answer.ok) return;
+          const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("steps");
+          const now = document.getElementById("steps");
+          if (!fresh || !now) return;
+          if (fresh.dataset.state !== now.dataset.state) {
+            now.replaceWith(fresh);
+            localTimes(fresh);
+            offerCopies(fresh);
+            say(fresh.dataset.said);
+          }
+          if (fresh.dataset.done === "true") return;
+        } catch {
+          // The gateway may be starting anew; the next look tells.
+        }
+      }
+      window.setTimeout(look, 2000);
+    };
+    window.setTimeout(look, 2000);
+  };
+
+  offerCopies(document);
+  localTimes(document);
+  markBusy();
+  watchSteps();
+})();

@@ -1,0 +1,165 @@
+//! Requests per day as bars: a drawing for the eye; the table beside it is its text.
+
+use chrono::NaiveDate;
+
+use super::format::{self, Number as _};
+use crate::wire::admin::types::Usage;
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 200.0;
+const LEFT: f64 = 44.0;
+const BOTTOM: f64 = 22.0;
+const TOP: f64 = 8.0;
+/// So many days have a place each; of more only those on which something was asked for.
+const DAYS_MAX: usize = 400;
+/// A bar is at most so wide.
+const BAR_MAX: f64 = 36.0;
+
+/// One drawing.
+pub(super) struct Chart {
+    pub(super) bars: Vec<Bar>,
+    pub(super) lines: Vec<Line>,
+    pub(super) labels: Vec<Label>,
+}
+
+/// One part of a day's bar.
+pub(super) struct Bar {
+    pub(super) kind: &'static str,
+    pub(super) x: String,
+    pub(super) y: String,
+    pub(super) width: String,
+    pub(super) height: String,
+    pub(super) title: String,
+}
+
+/// A line across, with its number.
+pub(super) struct Line {
+    pub(super) y: String,
+    pub(super) text_y: String,
+    pub(super) text: String,
+}
+
+/// A day below the bars.
+pub(super) struct Label {
+    pub(super) x: String,
+    pub(super) text: String,
+}
+
+// === impl Chart ===
+
+impl Chart {
+    /// The drawing of these days. Those on which nothing was asked for have a place too.
+    pub(super) fn of(usage: &Usage) -> Self {
+        let days = days(usage);
+        let most = days.iter().map(|(_, succeeded, failed)| succeeded + failed).max().unwrap_or(0);
+        let step = step(most);
+        let top = (most.max(1) + step - 1) / step * step;
+        let room = HEIGHT - TOP - BOTTOM;
+        let height = |count: i64| float(count) / float(top) * room;
+        let slot = (WIDTH - LEFT) / float(days.len().max(1).count());
+        let width = (slot * 0.72).min(BAR_MAX);
+        let base = HEIGHT - BOTTOM;
+        let mut chart = Self { bars: Vec::new(), lines: Vec::new(), labels: Vec::new() };
+        for value in (0..=top).step_by(usize::try_from(step).unwrap_or(1)) {
+            let y = base - height(value);
+            chart.lines.push(Line { y: point(y), text_y: point(y + 4.0), text: format::grouped(value) });
+        }
+        let every = days.len().div_ceil(8).max(1);
+        for (at, (day, succeeded, failed)) in days.iter().enumerate() {
+            let middle = LEFT + slot * (float(at.count()) + 0.5);
+            let (good, bad) = (height(*succeeded), height(*failed));
+            let parts = [("good", base - good, good, *succeeded), ("bad", base - good - bad, bad, *failed)];
+            for (kind, y, tall, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
+                let title = format!("{day} · {}", format::grouped(count));
+                let (x, width) = (point(middle - width / 2.0), point(width));
+                chart.bars.push(Bar { kind, x, y: point(y), width, height: point(tall.max(1.0)), title });
+            }
+            if at % every == 0 {
+                chart.labels.push(Label { x: point(middle), text: day.format("%m-%d").to_string() });
+            }
+        }
+        chart
+    }
+}
+
+/// Every day with what went well and what failed, the oldest first.
+fn days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
+    let known = usage.days.iter().map(|day| (day.day, day.succeeded.count(), day.failed.count()));
+    let mut days: Vec<_> = usage.since.iter_days().take_while(|day| *day <= usage.until).take(DAYS_MAX + 1).collect();
+    if days.len() > DAYS_MAX {
+        days.clear();
+    }
+    let mut all: Vec<_> = known.collect();
+    all.extend(days.into_iter().filter(|day| usage.days.iter().all(|known| known.day != *day)).map(|day| (day, 0, 0)));
+    all.sort_unstable();
+    all
+}
+
+/// The distance of the lines: 1, 2 or 5 times a power of ten, so that there are at most five.
+fn step(most: i64) -> i64 {
+    let mut power = 1_i64;
+    loop {
+        for factor in [1, 2, 5] {
+            let step = power.saturating_mul(factor);
+            if step.saturating_mul(4) >= most {
+                return step;
+            }
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+fn point(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a drawing is not that fine")]
+const fn float(count: i64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(since: &str, until: &str, days: &[(&str, i64, i64)]) -> Usage {
+        let counts = |succeeded: i64, failed: i64| {
+            serde_json::json!({
+                "requests": succeeded + failed, "succeeded": succeeded, "failed": failed, "images": 0,
+                "input_tokens": 0, "output_tokens": 0, "total_tokens": 0,
+            })
+        };
+        let day = |(day, succeeded, failed): &(&str, i64, i64)| {
+            let mut counts = counts(*succeeded, *failed);
+            counts["day"] = (*day).into();
+            counts
+        };
+        let days: Vec<_> = days.iter().map(day).collect();
+        let totals = counts(0, 0);
+        let usage = serde_json::json!({"since": since, "until": until, "days": days, "keys": [], "totals": totals});
+        serde_json::from_value(usage).unwrap()
+    }
+
+    #[test]
+    fn a_day_is_a_bar_of_what_went_well_with_what_failed_on_top() {
+        let chart = Chart::of(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]));
+        let kinds: Vec<&str> = chart.bars.iter().map(|bar| bar.kind).collect();
+        assert_eq!(kinds, ["good", "bad"]);
+        let number = |text: &str| text.parse::<f64>().unwrap();
+        let (good, bad) = (&chart.bars[0], &chart.bars[1]);
+        assert!((number(&bad.y) + number(&bad.height) - number(&good.y)).abs() < 0.2, "they touch");
+        assert!((number(&good.y) + number(&good.height) - (HEIGHT - BOTTOM)).abs() < 0.2, "it stands on the ground");
+        assert_eq!(good.title, "2026-11-21 · 3");
+        let labels: Vec<&str> = chart.labels.iter().map(|label| label.text.as_str()).collect();
+        assert_eq!(labels, ["11-20", "11-21", "11-22"], "also the days without anything");
+    }
+
+    #[test]
+    fn the_lines_are_few_and_round_whatever_the_numbers_are() {
+        for (most, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3)] {
+            let chart = Chart::of(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", most, 0)]));
+            assert_eq!(chart.lines.len(), lines, "{most}");
+        }
+        assert!(Chart::of(&usage("1970-01-01", "2026-11-21", &[])).bars.is_empty());
+    }
+}

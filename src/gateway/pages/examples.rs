@@ -1,0 +1,105 @@
+//! "Use this key": the same picture asked for from five places, with the address that the reader has reached.
+
+use super::host::Home;
+
+/// What stands for the secret where it is not shown.
+const VARIABLE: &str = "IMAGATE_API_KEY";
+const BODY: &str = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
+
+/// One way to use a key.
+#[derive(Debug)]
+pub(super) struct Example {
+    pub(super) id: &'static str,
+    /// A proper name, the same in every language.
+    pub(super) name: &'static str,
+    pub(super) note: &'static str,
+    pub(super) code: String,
+}
+
+/// Every way, with the secret filled in where it is at hand.
+pub(super) fn examples(home: &Home, secret: Option<&str>) -> Vec<Example> {
+    let base = format!("{}/v1", home.origin());
+    let example = |id, name, note, code| Example { id, name, note, code };
+    vec![
+        example("curl", "curl", "use.curl", curl(&base, secret)),
+        example("python", "Python", "use.python", python(&base, secret)),
+        example("node", "Node", "use.node", node(&base, secret)),
+        example("rust", "Rust", "use.rust", rust(&base, secret)),
+        example("codex", "Codex", "use.codex", codex(&base, secret)),
+    ]
+}
+
+/// A line that runs as it is, where the variable is set or the secret stands in it.
+fn curl(base: &str, secret: Option<&str>) -> String {
+    let key = secret.map_or_else(|| format!("${VARIABLE}"), str::to_owned);
+    format!(
+        "curl -sS {base}/images/generations \\\n  -H \"Authorization: Bearer {key}\" \\\n  \
+         -H 'Content-Type: application/json' \\\n  -d '{BODY}'"
+    )
+}
+
+fn python(base: &str, secret: Option<&str>) -> String {
+    let (import, key) = match secret {
+        Some(secret) => ("import base64", format!("\"{secret}\"")),
+        None => ("import base64, os", format!("os.environ[\"{VARIABLE}\"]")),
+    };
+    format!(
+        "{import}\nfrom openai import OpenAI\n\nclient = OpenAI(base_url=\"{base}\", api_key={key})\n\
+         result = client.images.generate(\n    model=\"gpt-image-2\",\n    \
+         prompt=\"a lighthouse on a cliff at dusk\",\n    size=\"1024x1024\",\n)\n\
+         with open(\"lighthouse.png\", \"wb\") as file:\n    \
+         file.write(base64.b64decode(result.data[0].b64_json))\n"
+    )
+}
+
+fn node(base: &str, secret: Option<&str>) -> String {
+    let key = secret.map_or_else(|| format!("process.env.{VARIABLE}"), |secret| format!("\"{secret}\""));
+    format!(
+        "import {{ writeFile }} from \"node:fs/promises\";\nimport OpenAI from \"openai\";\n\n\
+         const client = new OpenAI({{ baseURL: \"{base}\", apiKey: {key} }});\n\
+         const result = await client.images.generate({{\n  model: \"gpt-image-2\",\n  \
+         prompt: \"a lighthouse on a cliff at dusk\",\n  size: \"1024x1024\",\n}});\n\
+         await writeFile(\"lighthouse.png\", Buffer.from(result.data[0].b64_json, \"base64\"));\n"
+    )
+}
+
+fn rust(base: &str, secret: Option<&str>) -> String {
+    let key = secret.map_or_else(|| format!("std::env::var(\"{VARIABLE}\")?"), |secret| format!("\"{secret}\""));
+    format!(
+        "use imagate::client::{{Client, GenerateRequest}};\n\n#[tokio::main]\n\
+         async fn main() -> Result<(), Box<dyn std::error::Error>> {{\n    \
+         let client = Client::builder().base_url(\"{base}\").api_key({key}).build()?;\n    \
+         let request = GenerateRequest::new(\"a lighthouse on a cliff at dusk\").size(imagate::size!(\"1024x1024\"));\n    \
+         for image in &client.images().generate(&request).await? {{\n        \
+         println!(\"{{}}\", image.write_to(\"lighthouse\").await?.display());\n    }}\n    Ok(())\n}}\n"
+    )
+}
+
+/// Codex reads the secret from the environment, so the line that sets it stands above its settings.
+fn codex(base: &str, secret: Option<&str>) -> String {
+    let set = secret.map_or_else(String::new, |secret| format!("# export {VARIABLE}={secret}\n\n"));
+    format!(
+        "{set}model = \"gpt-5.5\"\nmodel_provider = \"imagate\"\n\n[model_providers.imagate]\nname = \"imagate\"\n\
+         base_url = \"{base}\"\nenv_key = \"{VARIABLE}\"\nwire_api = \"responses\"\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "sk-img-abcdefghijkl-secret";
+
+    #[test]
+    fn every_example_names_the_address_and_the_secret_only_where_it_is_shown() {
+        let home = Home::of(Some("127.0.0.1:8080"), None).unwrap();
+        for example in examples(&home, Some(SECRET)) {
+            assert!(example.code.contains("http://127.0.0.1:8080/v1"), "{}", example.code);
+            assert!(example.code.contains(SECRET), "{}", example.code);
+        }
+        for example in examples(&home, None) {
+            assert!(example.code.contains(VARIABLE), "{}", example.code);
+            assert!(!example.code.contains("sk-img-"), "{}", example.code);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a visitor gets instead of the page: each trouble with its own words and its own way out.
+
+use askama::Template;
+use http::StatusCode;
+use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
+
+use super::frame::Page;
+use super::visit::{Shown, Unreadable};
+use crate::error::{Conflict, Error};
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Not a failure: something else is to be seen.
+    See(String),
+    /// There is no such page, or it is somebody else's.
+    NotFound,
+    /// The page is there, and takes another method.
+    Method(&'static str),
+    /// Only admins may see it.
+    Denied,
+    /// The form does not come from a page of ours, or from one that is too old.
+    Forged,
+    /// A one-time link that is used up, too old, or was none.
+    Link,
+    /// Too many tries.
+    Slow {
+        /// To wait.
+        seconds: u64,
+    },
+    /// The host is none of ours.
+    Host,
+    /// The form could not be read.
+    Form(Unreadable),
+    /// The store does not answer.
+    Unavailable,
+    /// Something that stands in the way and that no field can be blamed for.
+    Conflict(&'static str),
+    /// A fault of ours.
+    Internal,
+}
+
+/// The page of a failure.
+#[derive(Template)]
+#[template(path = "failure.html", config = "src/gateway/pages/askama.toml")]
+struct FailurePage {
+    page: Page,
+    status: u16,
+    title: &'static str,
+    text: String,
+    link: &'static str,
+    link_label: &'static str,
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// The page, within this frame.
+    pub(super) fn show(self, page: Page) -> Shown {
+        if let Self::See(path) = &self {
+            return Shown::see(path);
+        }
+        let (status, title) = self.status_and_title();
+        let text = match &self {
+            Self::Slow { seconds } => page.count("failure.slow_text", *seconds),
+            Self::Conflict(key) => page.of(key).to_owned(),
+            _ => page.of(self.text()).to_owned(),
+        };
+        let (link, link_label) = match &self {
+            Self::Link | Self::Slow { .. } => ("/sign-in", "failure.to_sign_in"),
+            _ => ("/keys", "failure.to_keys"),
+        };
+        let shown = rendered(status, &FailurePage { page, status: status.as_u16(), title, text, link, link_label });
+        match &self {
+            Self::Method(allowed) => shown.with(ALLOW, allowed),
+            Self::Slow { seconds } => shown.with(RETRY_AFTER, &seconds.to_string()),
+            _ => shown,
+        }
+    }
+
+    fn status_and_title(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::NotFound | Self::See(_) => (StatusCode::NOT_FOUND, "failure.not_found"),
+            Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "failure.method"),
+            Self::Denied => (StatusCode::FORBIDDEN, "failure.denied"),
+            Self::Forged => (StatusCode::FORBIDDEN, "failure.forged"),
+            Self::Link => (StatusCode::GONE, "failure.link"),
+            Self::Slow { .. } => (StatusCode::TOO_MANY_REQUESTS, "failure.slow"),
+            Self::Host => (StatusCode::MISDIRECTED_REQUEST, "failure.host"),
+            Self::Form(Unreadable::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, "failure.too_large"),
+            Self::Form(Unreadable::NoForm) => (StatusCode::BAD_REQUEST, "failure.no_form"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "failure.unavailable"),
+            Self::Conflict(_) => (StatusCode::CONFLICT, "failure.conflict"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "failure.internal"),
+        }
+    }
+
+    const fn text(&self) -> &'static str {
+        match self {
+            Self::NotFound | Self::See(_) => "failure.not_found_text",
+            Self::Method(_) => "failure.method_text",
+            Self::Denied => "failure.denied_text",
+            Self::Forged => "failure.forged_text",
+            Self::Link => "failure.link_text",
+            Self::Host => "failure.host_text",
+            Self::Form(Unreadable::TooLarge) => "failure.too_large_text",
+            Self::Form(Unreadable::NoForm) => "failure.no_form_text",
+            Self::Unavailable => "failure.unavailable_text",
+            Self::Internal | Self::Slow { .. } | Self::Conflict(_) => "failure.internal_text",
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    /// What the console refuses. Where a field of a form is at fault, the form is shown again instead.
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotFound(_) | Error::Invalid(_) => Self::NotFound,
+            Error::Denied | Error::InvalidKey => Self::Denied,
+            Error::Unavailable => Self::Unavailable,
+            Error::RateLimited { retry_after } => Self::Slow { seconds: retry_after.into() },
+            Error::Conflict(conflict) => Self::Conflict(conflict_text(&conflict)),
+            other => {
+                tracing::error!(error = %other, "the console gave an answer that no page expects");
+                Self::Internal
+            }
+        }
+    }
+}
+
+/// The text for what stands in the way.
+pub(super) const fn conflict_text(conflict: &Conflict) -> &'static str {
+    match conflict {
+        Conflict::Exists(_) | Conflict::UserExists(_) | Conflict::GroupExists(_) => "error.taken",
+        Conflict::ReadOnly(_) => "error.account_read_only",
+        Conflict::GroupInUse(_) => "error.group_in_use",
+        Conflict::GroupReadOnly(_) => "error.group_read_only",
+        Conflict::LastAdmin => "error.last_admin",
+    }
+}
+
+/// A template as a page.
+pub(super) fn rendered(status: StatusCode, template: &impl Template) -> Shown {
+    match template.render() {
+        Ok(html) => Shown::html(status, html),
+        Err(error) => {
+            tracing::error!(%error, "a page could not be written");
+            let mut shown = Shown::html(StatusCode::INTERNAL_SERVER_ERROR, String::new());
+            shown.headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            shown
+        }
+    }
+}

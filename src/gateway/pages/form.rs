@@ -1,0 +1,104 @@
+//! A form as it is shown: what stands in its fields, and what is wrong with them.
+
+use super::failure::{Failure, conflict_text};
+use super::language::Texts;
+use super::visit::Visit;
+use crate::error::{Conflict, Error, Missing, Reason, Rejection};
+
+/// Where an error stands that no single field is to blame for.
+pub(super) const WHOLE: &str = "form";
+
+/// Values and errors by the names of the fields.
+#[derive(Debug, Default)]
+pub(super) struct Form {
+    values: Vec<(&'static str, String)>,
+    errors: Vec<(&'static str, String)>,
+}
+
+/// The fields by the names that the console has for them, and what is said where one cannot be used.
+const FIELDS: [(&str, &str, &str); 8] = [
+    ("name", "name", "error.name"),
+    ("group", "group", "error.group"),
+    ("user", "user", "error.user"),
+    ("expires_at", "expires_on", "error.expires_on"),
+    ("grace_seconds", "grace", "error.grace"),
+    ("role", "role", "error.role"),
+    ("groups", "groups", "error.groups"),
+    ("reason", "reason", "error.reason"),
+];
+
+// === impl Form ===
+
+impl Form {
+    /// What was sent in these fields.
+    pub(super) fn sent(visit: &Visit, names: &[&'static str]) -> Self {
+        let values = names.iter().map(|name| (*name, visit.sent(name).to_owned())).collect();
+        Self { values, errors: Vec::new() }
+    }
+
+    /// The same with one more value.
+    pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.values.push((name, value.into()));
+        self
+    }
+
+    /// The same with one more error.
+    pub(super) fn wrong(mut self, name: &'static str, text: impl Into<String>) -> Self {
+        self.errors.push((name, text.into()));
+        self
+    }
+
+    /// What the console says of it, beside the field that it is about.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not about the form.
+    pub(super) fn refused(self, texts: Texts, error: Error) -> Result<Self, Failure> {
+        match error {
+            Error::Invalid(rejection) => {
+                let (field, text) = spoken(texts, &rejection);
+                Ok(self.wrong(field, text))
+            }
+            Error::NotFound(Missing::Named { .. } | Missing::User(_)) => Ok(self.wrong("user", texts.of("error.user"))),
+            Error::NotFound(Missing::Group(_)) => Ok(self.wrong("group", texts.of("error.group"))),
+            Error::Conflict(conflict) => {
+                let is_name =
+                    matches!(conflict, Conflict::UserExists(_) | Conflict::GroupExists(_) | Conflict::Exists(_));
+                Ok(self.wrong(if is_name { "name" } else { WHOLE }, texts.of(conflict_text(&conflict))))
+            }
+            other => Err(other.into()),
+        }
+    }
+
+    /// Whether anything is wrong.
+    pub(super) fn is_wrong(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    pub(super) fn value(&self, name: &str) -> &str {
+        self.values.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+
+    pub(super) fn error(&self, name: &str) -> Option<&str> {
+        self.errors.iter().find(|(key, _)| *key == name).map(|(_, text)| text.as_str())
+    }
+
+    pub(super) fn is_chosen(&self, name: &str, option: &str) -> bool {
+        self.values.iter().any(|(key, value)| *key == name && value == option)
+    }
+}
+
+/// The field and the text for what the console says.
+fn spoken(texts: Texts, rejection: &Rejection) -> (&'static str, String) {
+    let param = rejection.param.as_deref().unwrap_or_default();
+    let param = param.split('[').next().unwrap_or_default();
+    let Some((_, field, text)) = FIELDS.iter().find(|(name, _, _)| *name == param) else {
+        return (WHOLE, texts.of("error.form").to_owned());
+    };
+    let text = match rejection.reason {
+        Some(Reason::MissingParameter | Reason::StringBelowMin) => "error.missing",
+        Some(Reason::StringAboveMax) => "error.too_long",
+        _ => text,
+    };
+    (field, texts.of(text).to_owned())
+}

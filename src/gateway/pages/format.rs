@@ -1,0 +1,115 @@
+//! Numbers and moments as people read them.
+
+use chrono::{DateTime, Utc};
+
+/// A count of any width; templates hand on references to references.
+pub(super) trait Number {
+    /// The count, as far as it fits.
+    fn count(&self) -> i64;
+}
+
+/// A count that may be missing.
+pub(super) trait MaybeNumber {
+    /// The count.
+    fn maybe(&self) -> Option<i64>;
+}
+
+/// A moment.
+pub(super) trait Moment {
+    /// The moment.
+    fn moment(&self) -> DateTime<Utc>;
+}
+
+macro_rules! numbers {
+    ($($kind:ty)*) => {
+        $(impl Number for $kind {
+            fn count(&self) -> i64 {
+                i64::try_from(*self).unwrap_or(i64::MAX)
+            }
+        })*
+    };
+}
+
+numbers!(i64 u64 usize u8 u16);
+
+impl<T: Number + ?Sized> Number for &T {
+    fn count(&self) -> i64 {
+        (**self).count()
+    }
+}
+
+impl<T: Number> MaybeNumber for Option<T> {
+    fn maybe(&self) -> Option<i64> {
+        self.as_ref().map(Number::count)
+    }
+}
+
+impl<T: MaybeNumber + ?Sized> MaybeNumber for &T {
+    fn maybe(&self) -> Option<i64> {
+        (**self).maybe()
+    }
+}
+
+impl Moment for DateTime<Utc> {
+    fn moment(&self) -> DateTime<Utc> {
+        *self
+    }
+}
+
+impl<T: Moment + ?Sized> Moment for &T {
+    fn moment(&self) -> DateTime<Utc> {
+        (**self).moment()
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub(super) fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::from(if number < 0 { "-" } else { "" });
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A moment for machines, as `<time datetime>` wants it.
+pub(super) fn machine(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A moment for people, to the minute. The script makes it local.
+pub(super) fn human(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// A duration in milliseconds, in the unit that reads best.
+pub(super) fn latency(milliseconds: i64) -> String {
+    match milliseconds {
+        ..1_000 => format!("{milliseconds} ms"),
+        1_000..60_000 => format!("{}.{} s", milliseconds / 1_000, milliseconds % 1_000 / 100),
+        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_a_comma_every_three_digits() {
+        for (number, text) in [(0, "0"), (999, "999"), (-1_000, "-1,000"), (1_000, "1,000"), (12_345_678, "12,345,678")]
+        {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn a_latency_is_read_in_the_unit_that_fits() {
+        for (milliseconds, text) in [(0, "0 ms"), (999, "999 ms"), (1_450, "1.4 s"), (125_000, "2 min 5 s")] {
+            assert_eq!(latency(milliseconds), text);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Which host a browser may name, and what our own address is for it.
+//!
+//! Whoever can make a browser look us up under a name of their own (DNS rebinding) could read our pages with it. So
+//! names have to be known: that of `public_url` where there is one, else only `localhost` and literal addresses, which
+//! nobody can point elsewhere. What a proxy says of the host is not looked at.
+
+use std::net::Ipv6Addr;
+
+use http::uri::Authority;
+
+/// The address that the settings give the gateway.
+#[derive(Debug, Clone)]
+pub(super) struct Public {
+    /// Scheme, host and port.
+    pub(super) origin: String,
+    /// Host and port, without a port that goes without saying.
+    pub(super) host: String,
+    pub(super) is_https: bool,
+}
+
+/// The address under which a browser has reached us, such as `http://127.0.0.1:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Home {
+    origin: String,
+    is_secure: bool,
+}
+
+// === impl Home ===
+
+impl Home {
+    /// The address that fits the host of a request; nothing where the host is not ours.
+    pub(super) fn of(host: Option<&str>, public: Option<&Public>) -> Option<Self> {
+        let name = Name::read(host?)?;
+        match public {
+            None => name.is_local().then(|| Self { origin: format!("http://{}", name.text(80)), is_secure: false }),
+            Some(public) => {
+                let usual = if public.is_https { 443 } else { 80 };
+                let is_ours = name.text(usual) == public.host;
+                is_ours.then(|| Self { origin: public.origin.clone(), is_secure: public.is_https })
+            }
+        }
+    }
+
+    /// Scheme, host and port, as a browser says them in `Origin`.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Whether cookies may ask for an encrypted way.
+    pub(super) const fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+}
+
+/// A host with its port.
+struct Name {
+    host: String,
+    port: Option<u16>,
+}
+
+// === impl Name ===
+
+impl Name {
+    fn read(text: &str) -> Option<Self> {
+        let authority: Authority = text.parse().ok()?;
+        // Nothing before the host, and behind it a port or nothing.
+        let port = match text.strip_prefix(authority.host())? {
+            "" => None,
+            rest => Some(
+                rest.strip_prefix(':').filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?,
+            ),
+        };
+        Some(Self { host: authority.host().to_ascii_lowercase(), port })
+    }
+
+    /// Whether nobody else can say what it stands for.
+    fn is_local(&self) -> bool {
+        let bare = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        match bare {
+            Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+            // Only the strict spelling: browsers read `127.1` and `0x7f000001` as addresses and then send them in full.
+            None => self.host == "localhost" || self.host.parse::<std::net::Ipv4Addr>().is_ok(),
+        }
+    }
+
+    /// Without the port where it goes without saying.
+    fn text(&self, usual: u16) -> String {
+        match self.port.filter(|port| *port != usual) {
+            Some(port) => format!("{}:{port}", self.host),
+            None => self.host.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home(host: &str, public: Option<&Public>) -> Option<String> {
+        Home::of(Some(host), public).map(|home| home.origin)
+    }
+
+    fn public(origin: &str) -> Public {
+        let (scheme, host) = origin.split_once("://").unwrap();
+        Public { origin: origin.to_owned(), host: host.to_owned(), is_https: scheme == "https" }
+    }
+
+    #[test]
+    fn without_a_public_address_only_what_nobody_can_point_elsewhere_is_ours() {
+        for (host, origin) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("localhost:1", "http://localhost:1"),
+            ("LOCALHOST", "http://localhost"),
+            ("192.168.1.5:80", "http://192.168.1.5"),
+            ("[::1]:8080", "http://[::1]:8080"),
+            ("[fe80::1]", "http://[fe80::1]"),
+        ] {
+            assert_eq!(home(host, None).as_deref(), Some(origin), "{host}");
+        }
+        for foreign in [
+            "",
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "localhost.",
+            "127.0.0.1.evil.example",
+            "127.0.0.1.",
+            "127.1",
+            "0x7f000001",
+            "user@127.0.0.1",
+            "127.0.0.1:99999",
+            "127.0.0.1:",
+            "127.0.0.1:8080:1",
+            "127.0.0.1/x",
+            "[::1",
+            "[not-six]",
+            "local host",
+        ] {
+            assert_eq!(home(foreign, None), None, "{foreign}");
+        }
+        assert_eq!(Home::of(None, None), None);
+    }
+
+    #[test]
+    fn with_a_public_address_only_that_one_is_ours() {
+        let https = public("https://images.example");
+        for good in ["images.example", "images.example:443", "IMAGES.example"] {
+            assert_eq!(home(good, Some(&https)).as_deref(), Some("https://images.example"), "{good}");
+        }
+        for foreign in
+            ["127.0.0.1:8080", "localhost", "images.example:8080", "x.images.example", "images.example.evil", ""]
+        {
+            assert_eq!(home(foreign, Some(&https)), None, "{foreign}");
+        }
+        assert!(Home::of(Some("images.example"), Some(&https)).unwrap().is_secure());
+        let plain = public("http://images.example:8080");
+        assert_eq!(home("images.example:8080", Some(&plain)).as_deref(), Some("http://images.example:8080"));
+        assert_eq!(home("images.example", Some(&plain)), None);
+        assert!(!Home::of(Some("images.example:8080"), Some(&plain)).unwrap().is_secure());
+    }
+}

@@ -1,0 +1,137 @@
+//! The languages of the pages, and every text in each of them.
+//!
+//! The catalogues are data: `texts/en.json` and `texts/zh.json`, with the same keys and the same `{places}`; the tests
+//! hold them against each other and against their use.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::LazyLock;
+
+/// A language that the pages speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Language {
+    /// English.
+    En,
+    /// Chinese, in simplified characters.
+    Zh,
+}
+
+/// The texts of one language.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Texts(pub(super) Language);
+
+type Catalogue = HashMap<String, String>;
+
+static EN: LazyLock<Catalogue> = LazyLock::new(|| read(include_str!("texts/en.json")));
+static ZH: LazyLock<Catalogue> = LazyLock::new(|| read(include_str!("texts/zh.json")));
+
+/// A catalogue that cannot be read is empty, and every text is then its key; the tests see to it that it can.
+fn read(json: &str) -> Catalogue {
+    serde_json::from_str(json).unwrap_or_default()
+}
+
+// === impl Language ===
+
+impl Language {
+    /// In the order in which they are offered.
+    pub(super) const ALL: [Self; 2] = [Self::En, Self::Zh];
+
+    /// The language of a visit: the one that was chosen, else the first of those the browser asks for, else English.
+    pub(super) fn of(chosen: Option<&str>, accepted: &str) -> Self {
+        chosen.and_then(Self::from_code).or_else(|| Self::negotiate(accepted)).unwrap_or(Self::En)
+    }
+
+    /// By its code.
+    pub(super) fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|language| language.code() == code)
+    }
+
+    /// As a cookie and a form say it.
+    pub(super) const fn code(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Zh => "zh",
+        }
+    }
+
+    /// As `<html lang>` says it.
+    pub(super) const fn tag(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Zh => "zh-Hans",
+        }
+    }
+
+    /// What its speakers call it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::En => "English",
+            Self::Zh => "中文",
+        }
+    }
+
+    fn negotiate(accepted: &str) -> Option<Self> {
+        let mut best: Option<(f32, Self)> = None;
+        for item in accepted.split(',').take(32) {
+            let (tag, weight) = item.split_once(';').unwrap_or((item, "q=1"));
+            let weight = weight.trim().strip_prefix("q=").and_then(|text| text.parse().ok()).unwrap_or(0.0_f32);
+            let primary = tag.trim().split('-').next().unwrap_or_default().to_ascii_lowercase();
+            let is_better = best.is_none_or(|(most, _)| weight > most);
+            if let Some(language) = Self::from_code(&primary).filter(|_| weight > 0.0 && is_better) {
+                best = Some((weight, language));
+            }
+        }
+        best.map(|(_, language)| language)
+    }
+}
+
+// === impl Texts ===
+
+impl Texts {
+    /// The text of a key.
+    pub(super) fn of<'k>(self, key: &'k str) -> &'k str
+    where
+        'static: 'k,
+    {
+        let catalogue: &'static Catalogue = match self.0 {
+            Language::En => &EN,
+            Language::Zh => &ZH,
+        };
+        catalogue.get(key).map_or(key, String::as_str)
+    }
+
+    /// The text of a key with something put into its one place.
+    pub(super) fn put(self, key: &str, place: &str, value: impl Display) -> String {
+        self.of(key).replace(&format!("{{{place}}}"), &value.to_string())
+    }
+
+    /// The text of a key for so many: `key.one` or `key.other`, with the number in the place `{n}`.
+    pub(super) fn count(self, key: &str, number: i64) -> String {
+        let form = if number == 1 { "one" } else { "other" };
+        self.put(&format!("{key}.{form}"), "n", super::format::grouped(number))
+    }
+}
+
+#[cfg(test)]
+pub(super) fn catalogue(language: Language) -> &'static HashMap<String, String> {
+    match language {
+        Language::En => &EN,
+        Language::Zh => &ZH,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_language_wins_then_what_the_browser_likes_best() {
+        assert_eq!(Language::of(Some("zh"), "en"), Language::Zh);
+        assert_eq!(Language::of(Some("klingon"), "zh-CN,zh;q=0.9,en;q=0.8"), Language::Zh);
+        assert_eq!(Language::of(None, "de-DE,de;q=0.9,en;q=0.5,zh;q=0.4"), Language::En);
+        assert_eq!(Language::of(None, "en;q=0.3, ZH-tw;q=0.4"), Language::Zh);
+        for nothing in ["", "*", "de", "zh;q=0", ";;;,,,", "zh;q=nan"] {
+            assert_eq!(Language::of(None, nothing), Language::En, "{nothing}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What became of each request.
+
+use askama::Template;
+use chrono::{DateTime, NaiveTime, Utc};
+use http::StatusCode;
+
+use super::desk::{Desk, end_of};
+use super::failure::{Failure, rendered};
+use super::form::Form;
+use super::frame::Page;
+use super::keys::after;
+use super::usage::file;
+use super::visit::Shown;
+use crate::wire::admin::server::ListRecordsQuery;
+use crate::wire::admin::types;
+
+/// So many stand on one page (ours).
+const PER_PAGE: i64 = 50;
+
+const STATES: [types::RecordState; 6] = [
+    types::RecordState::Succeeded,
+    types::RecordState::Running,
+    types::RecordState::Failed,
+    types::RecordState::Refused,
+    types::RecordState::Cancelled,
+    types::RecordState::Interrupted,
+];
+
+#[derive(Template)]
+#[template(path = "records.html", config = "src/gateway/pages/askama.toml")]
+struct RecordsPage {
+    page: Page,
+    records: types::RecordList,
+    states: &'static [types::RecordState],
+    form: Form,
+    download: String,
+    is_filtered: bool,
+    newer: Option<String>,
+    older: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "record.html", config = "src/gateway/pages/askama.toml")]
+struct RecordPage {
+    page: Page,
+    record: types::Record,
+    images: String,
+    cost: Option<String>,
+    /// Input and output, each by images and text.
+    tokens: Option<Tokens>,
+}
+
+/// Tokens as the page shows them.
+struct Tokens {
+    input: Option<u64>,
+    input_image: Option<u64>,
+    input_text: Option<u64>,
+    output: Option<u64>,
+    output_image: Option<u64>,
+    output_text: Option<u64>,
+    total: Option<u64>,
+}
+
+/// The list.
+pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
+    let (query, form) = query(desk, PER_PAGE);
+    let records = desk.console().list_records(desk.actor()?, &query).await?;
+    let visit = desk.visit;
+    let template = RecordsPage {
+        page: desk.page("records"),
+        older: records.data.last().filter(|_| records.has_more).map(|last| after(visit, "/records", &last.request_id)),
+        newer: visit.asked("before").map(|_| format!("/records?{}", visit.query.with("before", None))),
+        download: format!("/records.csv?{}", visit.query.with("before", None)),
+        is_filtered: ["key", "user", "state", "since", "until"].iter().any(|name| visit.asked(name).is_some()),
+        states: &STATES,
+        records,
+        form,
+    };
+    Ok(rendered(StatusCode::OK, &template))
+}
+
+/// One record with everything that is kept of it.
+pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+    let record = desk.console().retrieve_record(desk.actor()?, id).await?;
+    let template = RecordPage {
+        page: desk.page("records"),
+        images: images(&record),
+        cost: record.cost_usd.map(|cost| format!("{cost:.4} USD")),
+        tokens: record.usage.as_ref().map(Tokens::of),
+        record,
+    };
+    Ok(rendered(StatusCode::OK, &template))
+}
+
+/// The list as a file.
+pub(super) async fn table(desk: &Desk<'_>) -> Result<Shown, Failure> {
+    let (query, _) = query(desk, PER_PAGE);
+    let csv = desk.console().sheet_of_records(desk.actor()?, &query).await?;
+    Ok(file(&csv, "records.csv"))
+}
+
+fn query(desk: &Desk<'_>, limit: i64) -> (ListRecordsQuery, Form) {
+    let visit = desk.visit;
+    let asked = |name: &str| visit.asked(name).map(str::to_owned);
+    let query = ListRecordsQuery {
+        before: asked("before"),
+        group: asked("group"),
+        key: asked("key"),
+        limit: types::PageLimit::new(limit).ok(),
+        since: visit.asked("since").and_then(beginning_of),
+        state: visit.asked("state").and_then(|word| word.parse().ok()),
+        until: visit.asked("until").and_then(end_of),
+        user: asked("user").filter(|_| desk.is_admin()),
+    };
+    let mut form = Form::default();
+    for name in ["key", "user", "state", "since", "until"] {
+        form = form.with(name, visit.asked(name).unwrap_or_default());
+    }
+    (query, form)
+}
+
+fn beginning_of(day: &str) -> Option<DateTime<Utc>> {
+    Some(day.parse::<chrono::NaiveDate>().ok()?.and_time(NaiveTime::MIN).and_utc())
+}
+
+/// What the images really were, in their order.
+fn images(record: &types::Record) -> String {
+    let image = |image: &types::RecordImage| {
+        let parts = [image.size.as_deref(), image.output_format.as_deref()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    record.delivered.iter().map(image).collect::<Vec<_>>().join("; ")
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    fn of(usage: &types::RecordUsage) -> Self {
+        let (input, output) = (usage.input_tokens_details.as_ref(), usage.output_tokens_details.as_ref());
+        Self {
+            input: usage.input_tokens,
+            input_image: input.and_then(|part| part.image_tokens),
+            input_text: input.and_then(|part| part.text_tokens),
+            output: usage.output_tokens,
+            output_image: output.and_then(|part| part.image_tokens),
+            output_text: output.and_then(|part| part.text_tokens),
+            total: usage.total_tokens,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The three steps of the first run: a key, an image, its record.
+
+use askama::Template;
+use http::StatusCode;
+
+use super::desk::Desk;
+use super::examples::{Example, examples};
+use super::failure::{Failure, rendered};
+use super::frame::Page;
+use super::visit::Shown;
+use crate::wire::admin::server::{ListKeysQuery, ListRecordsQuery};
+use crate::wire::admin::types;
+
+#[derive(Template)]
+#[template(path = "start.html", config = "src/gateway/pages/askama.toml")]
+struct StartPage {
+    page: Page,
+    key: Option<types::Key>,
+    record: Option<types::Record>,
+    /// How many steps are done.
+    done: u8,
+    /// Only the line for a terminal: one thing at a time.
+    examples: Vec<Example>,
+}
+
+/// The steps, each ticked when what it asks for is there.
+pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
+    let one = types::PageLimit::new(1).ok();
+    let own = desk.actor()?.user().map(|user| user.id.to_string());
+    let keys = ListKeysQuery { before: None, group: None, limit: one, search: None, state: None, user: own.clone() };
+    let key = desk.console().list_keys(desk.actor()?, &keys).await?.data.into_iter().next();
+    let records = ListRecordsQuery {
+        before: None,
+        group: None,
+        key: None,
+        limit: one,
+        since: None,
+        state: Some(types::RecordState::Succeeded),
+        until: None,
+        user: own,
+    };
+    let record = desk.console().list_records(desk.actor()?, &records).await?.data.into_iter().next();
+    let done = match (&key, &record) {
+        (_, Some(_)) => 3,
+        (Some(_), None) => 1,
+        (None, None) => 0,
+    };
+    let mut examples = examples(desk.home, None);
+    examples.truncate(1);
+    Ok(rendered(StatusCode::OK, &StartPage { page: desk.page("start"), key, record, done, examples }))
+}

@@ -1,0 +1,159 @@
+//! What no template may have, and what becomes of hostile values.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use askama::Template as _;
+
+use crate::gateway::pages::failure::Failure;
+use crate::gateway::pages::frame::{Page, Theme, Who};
+use crate::gateway::pages::key::DeletePage;
+use crate::gateway::pages::keys::SecretPage;
+use crate::gateway::pages::language::Language;
+
+/// The folder of the pages and every file in it with this ending.
+pub(super) fn files(ending: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateway/pages")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == ending) {
+                found.push((path.clone(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{ending}");
+    found
+}
+
+#[test]
+fn no_template_has_a_script_or_style_of_its_own_or_a_value_that_is_not_escaped() {
+    let handler = regex::Regex::new(r"\son[a-z]+\s*=").unwrap();
+    let script = regex::Regex::new(r"<script(?: src=[^>]*)?>[^<]").unwrap();
+    for (path, html) in files("html") {
+        let path = path.display();
+        assert!(!html.contains("|safe") && !html.contains("| safe"), "{path}");
+        assert!(!html.contains("escape=") && !html.contains("|escape("), "{path}");
+        assert!(!html.contains("style="), "{path}");
+        assert!(!html.contains("<style"), "{path}");
+        assert!(!html.contains("javascript:"), "{path}");
+        assert!(!handler.is_match(&html), "{path}");
+        assert!(!script.is_match(&html), "{path}");
+        assert!(!html.contains("http://") && !html.contains("https://"), "{path}: something from elsewhere");
+    }
+    for (path, rust) in files("rs") {
+        let is_test = path.components().any(|part| part.as_os_str() == "tests");
+        assert!(is_test || !rust.contains("escape = \"none\""), "{}", path.display());
+        assert!(is_test || !rust.contains("MarkupDisplay"), "{}", path.display());
+    }
+}
+
+#[test]
+fn every_form_that_is_sent_holds_its_token() {
+    for (path, html) in files("html") {
+        for form in html.split("<form").skip(1).filter(|form| form.contains("method=\"post\"")) {
+            let form = form.split("</form>").next().unwrap();
+            let has_token = form.contains("p::hidden(page)") || form.contains("name=\"csrf\"");
+            assert!(has_token, "{}: {form}", path.display());
+        }
+    }
+}
+
+fn page() -> Page {
+    Page::bare(Language::En, Theme::Auto)
+}
+
+const HOSTILE: [&str; 5] = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "' autofocus onfocus='alert(1)",
+    "{{ page.csrf }}",
+    "\u{202e}txet\u{2066}",
+];
+
+#[test]
+fn a_hostile_name_stays_a_text() {
+    for name in HOSTILE {
+        let html = DeletePage {
+            page: page(),
+            name: name.to_owned(),
+            action: "/keys/key_1/delete".to_owned(),
+            back: "/keys/key_1".to_owned(),
+        }
+        .render()
+        .unwrap();
+        assert_escaped(&html, name);
+        let mut page = page();
+        page.who = Some(Who { name: name.to_owned(), is_admin: true });
+        page.csrf = name.to_owned();
+        page.back = Some(format!("/keys?search={name}"));
+        let html = SecretPage {
+            page,
+            title: "made.title",
+            name: name.to_owned(),
+            label: "made.secret",
+            warning: "made.once",
+            secret: name.to_owned(),
+            until: None,
+            until_label: "made.previous",
+            examples: Vec::new(),
+            next: "/keys".to_owned(),
+            next_label: "made.to_key",
+        }
+        .render()
+        .unwrap();
+        assert_escaped(&html, name);
+    }
+}
+
+#[track_caller]
+fn assert_escaped(html: &str, name: &str) {
+    let escaped = name
+        .replace('&', "&#38;")
+        .replace('<', "&#60;")
+        .replace('>', "&#62;")
+        .replace('"', "&#34;")
+        .replace('\'', "&#39;");
+    assert!(html.contains(&escaped), "{name} is not there");
+    if escaped != name {
+        assert!(!html.contains(name), "{name} is there as it is");
+    }
+}
+
+#[test]
+fn a_name_of_whatever_letters_cannot_turn_the_page_around() {
+    for (path, html) in files("html") {
+        for name in ["key.name", "user.name", "key.user_name", "entry.actor_name", "account.name", "group.name"] {
+            let shown = format!("{{{{ {name} }}}}");
+            for (at, _) in html.match_indices(&shown) {
+                let before = &html[..at];
+                let is_isolated = before.ends_with("<bdi>") || before.ends_with('"') || before.ends_with("unseen\"> ");
+                let is_plain = before.ends_with("title %}") || before.ends_with("}>");
+                assert!(is_isolated || is_plain, "{}: {}", path.display(), &html[at.saturating_sub(40)..at + 20]);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_failure_has_its_status_and_says_when_to_try_again() {
+    let shown = Failure::Slow { seconds: 30 }.show(page());
+    assert_eq!((shown.status.as_u16(), &shown.headers["retry-after"]), (429, &"30".parse().unwrap()));
+    assert!(String::from_utf8_lossy(&shown.body).contains("Wait for 30 seconds"));
+    assert_eq!(Failure::Method("POST").show(page()).headers["allow"], "POST");
+    for (failure, status) in [
+        (Failure::NotFound, 404),
+        (Failure::Denied, 403),
+        (Failure::Forged, 403),
+        (Failure::Link, 410),
+        (Failure::Host, 421),
+        (Failure::Unavailable, 503),
+        (Failure::Internal, 500),
+        (Failure::See("/keys".to_owned()), 303),
+    ] {
+        assert_eq!(failure.show(page()).status.as_u16(), status);
+    }
+}

@@ -1,0 +1,82 @@
+//! How much was used: by day and by key.
+
+use askama::Template;
+use bytes::Bytes;
+use chrono::{Days, NaiveDate, Utc};
+use http::StatusCode;
+use http::header::CONTENT_DISPOSITION;
+
+use super::chart::Chart;
+use super::desk::Desk;
+use super::failure::{Failure, rendered};
+use super::form::Form;
+use super::frame::Page;
+use super::visit::Shown;
+use crate::wire::admin::server::RetrieveUsageQuery;
+use crate::wire::admin::types;
+
+/// So many days are shown where nobody chooses (ours).
+const DAYS: u64 = 29;
+
+#[derive(Template)]
+#[template(path = "usage.html", config = "src/gateway/pages/askama.toml")]
+struct UsagePage {
+    page: Page,
+    usage: types::Usage,
+    form: Form,
+    chart: Chart,
+    /// The same as a file.
+    download: String,
+    is_empty: bool,
+}
+
+/// The page.
+pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
+    let (query, form) = query(desk);
+    let usage = desk.console().retrieve_usage(desk.actor()?, &query).await?;
+    let template = UsagePage {
+        page: desk.page("usage"),
+        form,
+        chart: Chart::of(&usage),
+        download: format!("/usage.csv?{}", desk.visit.query.with("done", None)),
+        is_empty: usage.totals.requests == 0,
+        usage,
+    };
+    Ok(rendered(StatusCode::OK, &template))
+}
+
+/// The days as a file.
+pub(super) async fn table(desk: &Desk<'_>) -> Result<Shown, Failure> {
+    let (query, _) = query(desk);
+    let csv = desk.console().sheet_of_usage(desk.actor()?, &query).await?;
+    Ok(file(&csv, "usage.csv"))
+}
+
+/// A table as a file to keep, behind the mark by which spreadsheets know UTF-8.
+pub(super) fn file(csv: &str, name: &str) -> Shown {
+    let body = Bytes::from(format!("\u{feff}{csv}"));
+    let shown = Shown::of(StatusCode::OK, "text/csv; charset=utf-8; header=present", body);
+    shown.with(CONTENT_DISPOSITION, &format!("attachment; filename=\"{name}\""))
+}
+
+/// What was asked for, and how the form shows it.
+fn query(desk: &Desk<'_>) -> (RetrieveUsageQuery, Form) {
+    let today = Utc::now().date_naive();
+    let day = |name: &str| desk.visit.asked(name).and_then(|text| text.parse::<NaiveDate>().ok());
+    let until = day("until").unwrap_or(today);
+    let since = day("since").or_else(|| until.checked_sub_days(Days::new(DAYS))).unwrap_or(until).min(until);
+    let asked = |name: &str| desk.visit.asked(name).map(str::to_owned);
+    let query = RetrieveUsageQuery {
+        group: asked("group"),
+        key: asked("key"),
+        since: Some(since),
+        until: Some(until),
+        user: asked("user").filter(|_| desk.is_admin()),
+    };
+    let form = Form::default()
+        .with("since", since.to_string())
+        .with("until", until.to_string())
+        .with("key", query.key.clone().unwrap_or_default())
+        .with("user", query.user.clone().unwrap_or_default());
+    (query, form)
+}

@@ -1,0 +1,160 @@
+//! What a browser asks, and what it is shown: the words of HTTP without the server that speaks it.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use cookie::Cookie;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
+use http::{HeaderMap, Method, StatusCode};
+use url::form_urlencoded;
+
+/// One request of a browser.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    /// GET, POST or whatever it was.
+    pub(crate) method: Method,
+    /// The path as it came, still encoded.
+    pub(crate) path: String,
+    /// What stands behind the question mark.
+    pub(crate) query: Fields,
+    /// What a form has sent, or why it was not read.
+    pub(crate) form: Result<Fields, Unreadable>,
+    /// The headers `Cookie`, joined.
+    pub(crate) cookies: String,
+    /// The one host that the request names; nothing where it names none, or two.
+    pub(crate) host: Option<String>,
+    /// The header `Origin`.
+    pub(crate) origin: Option<String>,
+    /// The header `Sec-Fetch-Site`.
+    pub(crate) fetch_site: Option<String>,
+    /// Who is connected.
+    pub(crate) address: IpAddr,
+    /// The header `User-Agent`, cut short.
+    pub(crate) agent: String,
+    /// The header `Accept-Language`.
+    pub(crate) languages: String,
+    /// The header `If-None-Match`.
+    pub(crate) known_tags: String,
+}
+
+/// Why a form was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// It is larger than a form of ours can be.
+    TooLarge,
+    /// It is no form, or did not arrive.
+    NoForm,
+}
+
+/// Names with values, in the order in which they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Fields(Vec<(String, String)>);
+
+/// What a browser is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// The status.
+    pub(crate) status: StatusCode,
+    /// All of its headers.
+    pub(crate) headers: HeaderMap,
+    /// The page.
+    pub(crate) body: Bytes,
+}
+
+// === impl Visit ===
+
+impl Visit {
+    /// The value of a cookie; nothing where it comes twice, for then somebody else has planted one of them.
+    pub(super) fn cookie(&self, name: &str) -> Option<String> {
+        let mut found = Cookie::split_parse(self.cookies.as_str()).flatten().filter(|cookie| cookie.name() == name);
+        let first = found.next()?;
+        found.next().is_none().then(|| first.value().to_owned())
+    }
+
+    /// Whether something is to be changed.
+    pub(super) fn is_post(&self) -> bool {
+        self.method == Method::POST
+    }
+
+    /// A field of the form, without blanks around it; empty where it was not sent.
+    pub(super) fn sent(&self, name: &str) -> &str {
+        self.form.as_ref().map_or("", |form| form.get(name)).trim()
+    }
+
+    /// A field of the form to the letter, as a password is.
+    pub(super) fn sent_as_is(&self, name: &str) -> &str {
+        self.form.as_ref().map_or("", |form| form.get(name))
+    }
+
+    /// What was asked for behind the question mark, without blanks around it; nothing where it is empty.
+    pub(super) fn asked(&self, name: &str) -> Option<&str> {
+        Some(self.query.get(name).trim()).filter(|value| !value.is_empty())
+    }
+}
+
+// === impl Fields ===
+
+impl Fields {
+    /// Reads what stands behind a question mark, or the body of a form.
+    pub(crate) fn read(encoded: &[u8]) -> Self {
+        Self(form_urlencoded::parse(encoded).into_owned().collect())
+    }
+
+    /// The first value of this name; empty where there is none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    /// Every value of this name.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The same as text, with one name changed or, without a value, left out.
+    pub(super) fn with(&self, name: &str, value: Option<&str>) -> String {
+        let kept = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(kept);
+        if let Some(value) = value {
+            text.append_pair(name, value);
+        }
+        text.finish()
+    }
+}
+
+// === impl Shown ===
+
+impl Shown {
+    /// A page of HTML.
+    pub(super) fn html(status: StatusCode, html: String) -> Self {
+        Self::of(status, "text/html; charset=utf-8", html.into())
+    }
+
+    /// Whatever it is, by its type.
+    pub(super) fn of(status: StatusCode, kind: &'static str, body: Bytes) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        Self { status, headers, body }
+    }
+
+    /// "See there instead", with GET. The address is one of ours: it begins with one slash.
+    pub(super) fn see(path: &str) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.extend(HeaderValue::try_from(path).map(|path| (LOCATION, path)));
+        Self { status: StatusCode::SEE_OTHER, headers, body: Bytes::new() }
+    }
+
+    /// The same with one more header.
+    pub(super) fn with(mut self, name: HeaderName, value: &str) -> Self {
+        self.headers.extend(HeaderValue::try_from(value).map(|value| (name, value)));
+        self
+    }
+
+    /// The same with one more cookie.
+    pub(super) fn set(mut self, cookie: &Cookie<'_>) -> Self {
+        if let Ok(value) = HeaderValue::try_from(cookie.to_string()) {
+            self.headers.append(SET_COOKIE, value);
+        }
+        self
+    }
+}

@@ -1,0 +1,143 @@
+//! What the templates say of values: numbers, moments, states. They call it on the page that every one of them has.
+
+use super::format::{self, MaybeNumber, Moment, Number};
+use super::frame::{Page, Theme};
+use super::language::Language;
+use crate::wire::admin::types;
+
+/// What stands for a number that is not there.
+fn dash() -> String {
+    "–".to_owned()
+}
+
+// === impl Page ===
+
+#[expect(clippy::unused_self, reason = "a template reaches functions only through what it is given")]
+impl Page {
+    pub(super) fn number(&self, number: impl Number) -> String {
+        format::grouped(number.count())
+    }
+
+    /// A number where there is one.
+    pub(super) fn number_or_dash(&self, number: impl MaybeNumber) -> String {
+        number.maybe().map_or_else(dash, format::grouped)
+    }
+
+    pub(super) fn latency(&self, milliseconds: impl MaybeNumber) -> String {
+        milliseconds.maybe().map_or_else(dash, format::latency)
+    }
+
+    pub(super) fn machine(&self, at: impl Moment) -> String {
+        format::machine(at.moment())
+    }
+
+    pub(super) fn human(&self, at: impl Moment) -> String {
+        format::human(at.moment())
+    }
+
+    pub(super) fn day(&self, at: impl Moment) -> String {
+        at.moment().date_naive().to_string()
+    }
+
+    pub(super) fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    pub(super) fn languages(&self) -> &'static [Language] {
+        &Language::ALL
+    }
+
+    pub(super) fn themes(&self) -> &'static [Theme] {
+        &Theme::ALL
+    }
+
+    pub(super) fn key_state(&self, state: &types::KeyState) -> &'static str {
+        match state {
+            types::KeyState::Active => "state.active",
+            types::KeyState::Disabled => "state.disabled",
+            types::KeyState::Expired => "state.expired",
+            types::KeyState::UserDisabled => "state.user_disabled",
+        }
+    }
+
+    pub(super) fn key_tone(&self, state: &types::KeyState) -> &'static str {
+        match state {
+            types::KeyState::Active => "good",
+            types::KeyState::Disabled | types::KeyState::UserDisabled => "bad",
+            types::KeyState::Expired => "warn",
+        }
+    }
+
+    pub(super) fn record_state(&self, state: &types::RecordState) -> &'static str {
+        match state {
+            types::RecordState::Running => "state.running",
+            types::RecordState::Succeeded => "state.succeeded",
+            types::RecordState::Failed => "state.failed",
+            types::RecordState::Refused => "state.refused",
+            types::RecordState::Cancelled => "state.cancelled",
+            types::RecordState::Interrupted => "state.interrupted",
+        }
+    }
+
+    pub(super) fn record_tone(&self, state: &types::RecordState) -> &'static str {
+        match state {
+            types::RecordState::Succeeded => "good",
+            types::RecordState::Running => "",
+            types::RecordState::Refused | types::RecordState::Cancelled => "warn",
+            types::RecordState::Failed | types::RecordState::Interrupted => "bad",
+        }
+    }
+
+    pub(super) fn role(&self, role: &types::Role) -> &'static str {
+        match role {
+            types::Role::Admin => "role.admin",
+            types::Role::Member => "role.member",
+        }
+    }
+
+    pub(super) fn account_state(&self, state: &types::AccountState) -> &'static str {
+        match state {
+            types::AccountState::Enabled => "state.enabled",
+            types::AccountState::Disabled => "state.disabled",
+            types::AccountState::Resting => "state.resting",
+            types::AccountState::Unusable => "state.unusable",
+        }
+    }
+
+    pub(super) fn account_tone(&self, state: &types::AccountState) -> &'static str {
+        match state {
+            types::AccountState::Enabled => "good",
+            types::AccountState::Resting => "warn",
+            types::AccountState::Disabled | types::AccountState::Unusable => "bad",
+        }
+    }
+
+    /// Why it does not serve.
+    pub(super) fn account_why<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
+        account.disabled_reason.as_ref().or(account.cooling_cause.as_ref()).or(account.problem.as_ref())
+    }
+
+    pub(super) fn actor_kind(&self, kind: &types::ActorKind) -> &'static str {
+        match kind {
+            types::ActorKind::User => "actor.user",
+            types::ActorKind::Token => "actor.token",
+            types::ActorKind::Settings => "actor.settings",
+            types::ActorKind::Command => "actor.command",
+            types::ActorKind::System => "actor.system",
+        }
+    }
+
+    /// What else is known; nothing where there is nothing.
+    pub(super) fn details(&self, entry: &types::AuditEntry) -> String {
+        let known = entry.details.iter().filter(|(_, value)| !value.is_null());
+        let pairs = known.map(|(name, value)| match value {
+            serde_json::Value::String(text) => format!("{name}: {text}"),
+            serde_json::Value::Array(items) => {
+                let items = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
+                format!("{name}: {}", items.collect::<Vec<_>>().join(" "))
+            }
+            other => format!("{name}: {other}"),
+        });
+        pairs.collect::<Vec<_>>().join(", ")
+    }
+}

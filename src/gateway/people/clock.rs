@@ -1,0 +1,59 @@
+//! What time it is. In tests it stands still until it is moved; nobody else can move it.
+
+use std::time::Instant;
+
+use crate::gateway::store::Timestamp;
+
+/// The clocks of the machine.
+#[cfg(not(test))]
+#[derive(Debug)]
+pub(super) struct Clock;
+
+#[cfg(not(test))]
+#[expect(clippy::unused_self, reason = "in tests there is something to look at")]
+impl Clock {
+    pub(super) const fn new() -> Self {
+        Self
+    }
+
+    /// The moment on the wall, for what is stored.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    /// The moment of this process, which no clock can move, for what is counted here.
+    pub(super) fn instant(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+/// A clock that stands still.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Clock(std::sync::Mutex<(Timestamp, Instant)>);
+
+#[cfg(test)]
+impl Clock {
+    pub(super) fn new() -> Self {
+        // Behind it there is room to go back.
+        Self(std::sync::Mutex::new((Timestamp::now(), Instant::now() + std::time::Duration::from_secs(1 << 30))))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.0.lock().unwrap().0
+    }
+
+    pub(super) fn instant(&self) -> Instant {
+        self.0.lock().unwrap().1
+    }
+
+    pub(super) fn advance(&self, by: std::time::Duration) {
+        let mut now = self.0.lock().unwrap();
+        *now = (now.0 + by, now.1 + by);
+    }
+
+    pub(super) fn go_back(&self, by: std::time::Duration) {
+        let mut now = self.0.lock().unwrap();
+        *now = (now.0 - by, now.1 - by);
+    }
+}

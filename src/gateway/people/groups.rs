@@ -1,0 +1,66 @@
+//! Groups of keys. Those of the settings are there, and only the settings change them.
+
+use super::{People, PeopleError};
+use crate::gateway::keys::{bad_name, is_name};
+use crate::gateway::store::{Act, GroupDeleted, GroupRow};
+
+/// A group, with where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// What the store knows of it.
+    pub(crate) row: GroupRow,
+    /// Whether it stands in the settings.
+    pub(crate) of_file: bool,
+}
+
+// === impl People ===
+
+impl People {
+    /// Every group, by name.
+    ///
+    /// # Errors
+    ///
+    /// Where the store has trouble.
+    pub(crate) async fn groups(&self) -> Result<Vec<Group>, PeopleError> {
+        let rows = self.store.list_groups().await?;
+        Ok(rows.into_iter().map(|row| self.group(row)).collect())
+    }
+
+    /// Makes a group.
+    ///
+    /// # Errors
+    ///
+    /// [`PeopleError::Taken`] where there is one of that name.
+    pub(crate) async fn make_group(&self, act: &Act, name: &str) -> Result<Group, PeopleError> {
+        if !is_name(name) {
+            return Err(PeopleError::field("name", bad_name("group")));
+        }
+        if self.store.list_groups().await?.iter().any(|group| group.name == name) {
+            return Err(PeopleError::Taken);
+        }
+        Ok(self.group(self.store.ensure_group(act, name).await?))
+    }
+
+    /// Deletes the group with that id or name.
+    ///
+    /// # Errors
+    ///
+    /// [`PeopleError::OfFile`] for a group of the settings, [`PeopleError::InUse`] while keys are in it.
+    pub(crate) async fn delete_group(&self, act: &Act, handle: &str) -> Result<GroupRow, PeopleError> {
+        let is_it = |group: &Group| group.row.id.as_str() == handle || group.row.name == handle;
+        let group = self.groups().await?.into_iter().find(is_it).ok_or(PeopleError::Unknown)?;
+        if group.of_file {
+            return Err(PeopleError::OfFile);
+        }
+        match self.store.delete_group(act, group.row.id.as_str()).await? {
+            GroupDeleted::Done(group) => Ok(group),
+            GroupDeleted::Unknown => Err(PeopleError::Unknown),
+            GroupDeleted::InUse(_) => Err(PeopleError::InUse),
+        }
+    }
+
+    fn group(&self, row: GroupRow) -> Group {
+        let of_file = self.of_file.contains(&row.name);
+        Group { row, of_file }
+    }
+}

@@ -1,0 +1,93 @@
+//! Passwords: which are good enough, and what is kept of them.
+//!
+//! Argon2id with the parameters that its crate recommends. It takes tens of milliseconds and 19 MiB, so only a few are
+//! computed at once, and none on the threads that serve requests.
+
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash as Phc;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use tokio::sync::Semaphore;
+
+use super::PeopleError;
+use crate::gateway::store::{PasswordHash, StoreError};
+
+/// How many are computed at once (ours).
+const AT_ONCE: usize = 2;
+/// How long a password is. The upper end keeps a stranger from making us hash megabytes.
+const LENGTH: std::ops::RangeInclusive<usize> = 12..=256;
+
+/// Computes hashes, a few at a time.
+pub(super) struct Passwords {
+    turns: Semaphore,
+    /// How many were computed.
+    #[cfg(test)]
+    pub(super) computed: AtomicUsize,
+}
+
+// === impl Passwords ===
+
+impl Passwords {
+    pub(super) fn new() -> Self {
+        Self {
+            turns: Semaphore::new(AT_ONCE),
+            #[cfg(test)]
+            computed: AtomicUsize::new(0),
+        }
+    }
+
+    /// What is kept of a password.
+    pub(super) async fn hash(&self, password: &str) -> Result<PasswordHash, StoreError> {
+        let password = password.to_owned();
+        self.compute(move || {
+            let hashed: Result<Phc, _> = Argon2::default().hash_password(password.as_bytes());
+            hashed.map(|hash| PasswordHash(hash.to_string())).map_err(|error| refused(error.to_string()))
+        })
+        .await?
+    }
+
+    /// Whether this is the password. Without a hash to compare with it takes the same time and is not.
+    pub(super) async fn verify(&self, password: &str, hash: Option<PasswordHash>) -> Result<bool, StoreError> {
+        // Nobody has chosen one of another length, and megabytes are not worth hashing.
+        let Some(hash) = hash.filter(|_| has_length(password)) else {
+            self.hash("nobody's").await?;
+            return Ok(false);
+        };
+        let password = password.to_owned();
+        self.compute(move || {
+            let hash = Phc::new(&hash.0).map_err(|error| refused(error.to_string()))?;
+            Ok(Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
+        })
+        .await?
+    }
+
+    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
+        // Nobody closes it.
+        let _turn = self.turns.acquire().await.map_err(|error| StoreError::Refused(error.into()))?;
+        #[cfg(test)]
+        self.computed.fetch_add(1, Ordering::Relaxed);
+        tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Refused(error.into()))
+    }
+}
+
+/// Whether a password is one that somebody may choose.
+pub(super) fn check(password: &str, name: &str) -> Result<(), PeopleError> {
+    if !has_length(password) {
+        let (least, most) = (LENGTH.start(), LENGTH.end());
+        return Err(PeopleError::field("password", format!("the password must have {least} to {most} characters")));
+    }
+    if password.to_lowercase() == name.to_lowercase() {
+        return Err(PeopleError::field("password", "the password must not be the name"));
+    }
+    Ok(())
+}
+
+fn has_length(password: &str) -> bool {
+    LENGTH.contains(&password.chars().count())
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::Refused(message.into())
+}

@@ -1,0 +1,84 @@
+//! Signing in with a name and a password.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::limits::Try;
+use super::{Opened, People, PeopleError};
+use crate::gateway::store::{Act, ActorKind, UserRow};
+
+/// What is known of whoever knocks.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// The address that the connection comes from.
+    pub(crate) address: IpAddr,
+    /// What the browser calls itself.
+    pub(crate) agent: String,
+}
+
+// === impl People ===
+
+impl People {
+    /// Opens a session for whoever knows the password. It never continues an older one.
+    ///
+    /// # Errors
+    ///
+    /// [`PeopleError::Wrong`] whatever is wrong, [`PeopleError::Slow`] before anything is computed.
+    pub(crate) async fn sign_in(&self, name: &str, password: &str, origin: &Origin) -> Result<Opened, PeopleError> {
+        let account = short(name);
+        let tried = self.limits.begin(account, origin.address, self.clock.instant()).map_err(slow)?;
+        let user = self.store.find_user(name).await?.filter(|user| user.name == name);
+        let tried = self.widen(tried, account, user.as_ref(), origin).await?;
+        let act = self.act_of(user.as_ref(), origin);
+        let hash = match &user {
+            Some(user) if user.disabled_at.is_none() => self.store.password_of(&user.id).await?,
+            _ => None,
+        };
+        let right = self.passwords.verify(password, hash.clone()).await?;
+        if let (Some(user), Some(hash), true) = (&user, hash, right) {
+            let (session, cookie) = self.new_session(origin, act.at)?;
+            if self.store.open_session(&act, &user.id, &hash, &session).await? {
+                self.limits.forgive(tried);
+                return Ok(self.opened(user.clone(), &session, cookie));
+            }
+        }
+        self.store.note_refusal(&act, user.as_ref()).await?;
+        Err(PeopleError::Wrong)
+    }
+
+    async fn widen(
+        &self,
+        tried: Try,
+        account: &str,
+        user: Option<&UserRow>,
+        origin: &Origin,
+    ) -> Result<Try, PeopleError> {
+        let known = match user {
+            Some(user) => self.store.knows_address(&user.id, &origin.address.to_string()).await?,
+            None => false,
+        };
+        if known { Ok(tried) } else { self.limits.widen(tried, account, self.clock.instant()).map_err(slow) }
+    }
+
+    pub(super) fn act_of(&self, user: Option<&UserRow>, origin: &Origin) -> Act {
+        Act {
+            kind: ActorKind::User,
+            user: user.map(|user| user.id.clone()),
+            // What was typed as a name may be a password.
+            name: user.map_or_else(|| "somebody".to_owned(), |user| user.name.clone()),
+            address: Some(origin.address.to_string()),
+            at: self.clock.now(),
+        }
+    }
+}
+
+pub(super) fn slow(wait: Duration) -> PeopleError {
+    let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    PeopleError::Slow { retry_after: Duration::from_secs(whole.max(1)) }
+}
+
+/// Names are short; what is longer is counted as its beginning.
+fn short(name: &str) -> &str {
+    let end = name.char_indices().nth(crate::gateway::keys::MAX_NAME_CHARS).map_or(name.len(), |(place, _)| place);
+    &name[..end]
+}

@@ -1,0 +1,77 @@
+//! Who is let in, who is not, for how long, and what is told of it.
+
+mod links;
+mod sign_in;
+mod trail;
+mod users;
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::gateway::store::testing::fresh;
+use crate::gateway::store::{Act, PeopleStore as _, Role, SqliteStore, UserChange, UserFilter, UserRow};
+
+const PASSWORD: &str = "correct horse battery";
+
+struct Fixture {
+    people: People,
+    store: Arc<SqliteStore>,
+    dir: TempDir,
+}
+
+fn people_of(store: &Arc<SqliteStore>) -> People {
+    People::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key()), vec!["default".to_owned()])
+}
+
+fn from(address: &str) -> Origin {
+    Origin { address: address.parse().unwrap(), agent: "a browser".to_owned() }
+}
+
+fn home() -> Origin {
+    from("192.0.2.1")
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let (dir, store) = fresh().await;
+        Self { people: people_of(&store), store, dir }
+    }
+
+    /// With an admin called ada.
+    async fn set_up() -> (Self, Opened) {
+        let fixture = Self::new().await;
+        let link = fixture.people.setup_link().await.unwrap().unwrap();
+        let opened = fixture.people.set_up(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
+        (fixture, opened)
+    }
+
+    /// Somebody who has accepted an invitation.
+    async fn join(&self, name: &str, role: Role) -> Opened {
+        let (_, link) = self.people.invite(&Act::command(), name, role, &[]).await.unwrap();
+        self.people.accept(link.token.expose(), PASSWORD, &home()).await.unwrap()
+    }
+
+    async fn is_open(&self, opened: &Opened) -> bool {
+        self.people.session(opened.cookie.expose()).await.unwrap().is_some()
+    }
+
+    async fn sign_in(&self, name: &str, password: &str, address: &str) -> Result<Opened, PeopleError> {
+        self.people.sign_in(name, password, &from(address)).await
+    }
+
+    /// The actions of the trail, oldest first.
+    async fn trail(&self) -> Vec<AuditRow> {
+        let filter = AuditFilter { limit: 1000, ..AuditFilter::default() };
+        let mut rows = self.people.audit(&filter).await.unwrap().items;
+        rows.reverse();
+        rows
+    }
+
+    fn computed(&self) -> usize {
+        self.people.passwords.computed.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,102 @@
+//! What the trail tells of people, and what it never tells.
+
+use super::*;
+use crate::gateway::keys::{Keys, NewKey};
+use crate::gateway::store::ActorKind;
+
+#[tokio::test]
+async fn a_row_names_who_from_where_and_to_whom() {
+    let (fixture, opened) = Fixture::set_up().await;
+    let actor = opened.session.actor.at("192.0.2.7".parse().unwrap());
+    fixture.people.invite(&actor.act(), "bob", Role::Member, &[]).await.unwrap();
+    let row = fixture.trail().await.pop().unwrap();
+    let bob = fixture.people.find("bob").await.unwrap();
+    assert_eq!(
+        (row.actor_kind, row.actor_name.as_str(), row.address.as_deref()),
+        (ActorKind::User, "ada", Some("192.0.2.7"))
+    );
+    assert_eq!(row.actor_id.as_deref(), Some(actor.user().unwrap().id.as_str()));
+    assert_eq!((row.action.as_str(), row.target_kind.as_str()), ("user.invite", "user"));
+    assert_eq!((row.target_id.as_deref(), row.target_name.as_deref()), (Some(bob.id.as_str()), Some("bob")));
+    assert_eq!(row.details["role"], "member");
+}
+
+#[tokio::test]
+async fn the_trail_is_searched_by_actor_action_and_target() {
+    let (fixture, opened) = Fixture::set_up().await;
+    let actor = opened.session.actor;
+    fixture.people.invite(&actor.act(), "bob", Role::Member, &[]).await.unwrap();
+    fixture.people.change(&Act::command(), "bob", UserChange::Disable).await.unwrap();
+    let find = async |filter: AuditFilter| {
+        let page = fixture.people.audit(&AuditFilter { limit: 10, ..filter }).await.unwrap();
+        assert_eq!(page.total, u64::try_from(page.items.len()).unwrap());
+        page.items.into_iter().map(|row| row.action).collect::<Vec<_>>().join(" ")
+    };
+    let word = |text: &str| Some(text.to_owned());
+    let by = async |actor: &str| find(AuditFilter { actor: word(actor), ..AuditFilter::default() }).await;
+    assert_eq!(by("ada").await, "user.invite session.open setup.done");
+    assert_eq!(by(actor.user().unwrap().id.as_str()).await, "user.invite session.open setup.done");
+    assert_eq!((by("command").await, by("gateway").await), ("user.disable".to_owned(), "setup.link".to_owned()));
+    let action = async |action: &str| find(AuditFilter { action: word(action), ..AuditFilter::default() }).await;
+    assert_eq!(action("user").await, "user.disable user.invite");
+    assert_eq!(action("user.invite").await, "user.invite");
+    assert_eq!(action("use").await, "");
+    let target = async |target: &str| find(AuditFilter { target: word(target), ..AuditFilter::default() }).await;
+    assert_eq!(target("bob").await, "user.disable user.invite");
+
+    let first = fixture.people.audit(&AuditFilter { limit: 2, ..AuditFilter::default() }).await.unwrap();
+    assert!(first.has_more && first.total == 5);
+    let filter = AuditFilter { before: first.items.last().map(|row| row.seq), limit: 3, ..AuditFilter::default() };
+    let rest = fixture.people.audit(&filter).await.unwrap();
+    assert!(!rest.has_more && rest.items[0].action == "session.open");
+}
+
+#[tokio::test]
+async fn what_is_typed_in_place_of_a_name_is_not_kept() {
+    let (fixture, _) = Fixture::set_up().await;
+    assert!(fixture.sign_in("my secret password", "ada", "192.0.2.1").await.is_err());
+    assert!(fixture.sign_in("ada", "my secret password", "192.0.2.1").await.is_err());
+    let rows = fixture.trail().await;
+    let [.., unknown, known] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!(
+        (unknown.action.as_str(), &unknown.target_name, unknown.actor_name.as_str()),
+        ("session.refuse", &None, "somebody")
+    );
+    assert_eq!((known.action.as_str(), known.target_name.as_deref()), ("session.refuse", Some("ada")));
+    assert!(!format!("{rows:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn no_file_and_no_debug_line_holds_what_opens_something() {
+    let (fixture, first) = Fixture::set_up().await;
+    let act = Act::command();
+    let ada = fixture.people.find("ada").await.unwrap();
+    let (_, invitation) = fixture.people.invite(&act, "bob", Role::Member, &[]).await.unwrap();
+    let (token, secret) = fixture.people.make_token(&act, &ada, "ci", None).await.unwrap();
+    let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+    let new = NewKey { name: "k", user: &ada, group: "default", expires_at: None };
+    let key = keys.create(&act, new).await.unwrap();
+    let rotated = keys.rotate(&act, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
+    let second = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.unwrap();
+    let rows = fixture.trail().await;
+    let secrets = [
+        PASSWORD,
+        first.cookie.expose(),
+        second.cookie.expose(),
+        &second.session.csrf,
+        invitation.token.expose(),
+        &secret.expose()[20..],
+        &key.secret.expose()[20..],
+        &rotated.secret.expose()[20..],
+    ];
+    let shown = format!("{first:?} {invitation:?} {token:?} {secret:?} {key:?} {rows:?} {ada:?}");
+    let mut bytes = shown.into_bytes();
+    for entry in std::fs::read_dir(fixture.dir.path()).unwrap() {
+        bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
+    }
+    let holds = |part: &str| bytes.windows(part.len()).any(|window| window == part.as_bytes());
+    for secret in secrets {
+        assert!(!holds(secret));
+    }
+    assert!(holds("$argon2id$") && holds(key.secret.public_id().as_str()), "the search would find what is there");
+}

@@ -1,0 +1,112 @@
+//! What a start prints for whoever sits at the terminal: on standard output, and only there.
+//!
+//! The last line says where the gateway listens; programs wait for it. What stands above it is for people, and for once:
+//! a first key, and the link that makes the first admin.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use super::ServeError;
+use crate::gateway::Gateway;
+use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::keys::{Keys, NewKey};
+use crate::gateway::people::OneTime;
+use crate::gateway::store::{Act, KeyStore as _, PeopleStore as _, SqliteStore};
+
+/// Its presence says that the first key was handed out.
+const WELCOMED: &str = "welcomed";
+
+/// Whose the first key is.
+const FIRST_USER: &str = "admin";
+
+/// What a newcomer is handed.
+pub(super) struct Welcome {
+    first_key: Option<String>,
+    set_up: Option<OneTime>,
+}
+
+// === impl Welcome ===
+
+impl Welcome {
+    pub(super) async fn prepare(
+        config: &Config,
+        store: &Arc<SqliteStore>,
+        gateway: &Gateway,
+    ) -> Result<Self, ServeError> {
+        let first_key = first_key(config, store, gateway.keys()).await?;
+        // Also with configured accounts: the link spends nothing, works once, and ends by itself.
+        Ok(Self { first_key, set_up: gateway.people().setup_link().await? })
+    }
+
+    pub(super) fn say(
+        &self,
+        out: &mut (dyn Write + Send),
+        config: &Config,
+        local: SocketAddr,
+    ) -> Result<(), ServeError> {
+        let text = self.text(config, local);
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(|source| ServeError::Io { doing: "writing to standard output", source })
+    }
+
+    fn text(&self, config: &Config, local: SocketAddr) -> String {
+        let listening = format!("http://{}", reachable(local));
+        let mut text = String::new();
+        if config.accounts.iter().any(|account| account.implicit) {
+            text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the pictures. No model is asked and nothing is paid.\n");
+        }
+        if let Some(key) = &self.first_key {
+            let curl = curl(&listening, key);
+            text.push_str(&format!("\nYour first API key, shown only now:\n\n    {key}\n\nTry it:\n\n    {curl}\n\n"));
+        } else {
+            text.push_str("\nMake a key with: imagate key create --name NAME\n\n");
+        }
+        if let Some(link) = &self.set_up {
+            let base = config.public_url.as_ref().map_or(listening.as_str(), |url| url.as_str());
+            text.push_str(&format!(
+                "Open this link once to make the first admin: {base}{}\nIt is good for 30 minutes; the next start prints another one.\n\n",
+                link.path()
+            ));
+        }
+        text.push_str(&format!("listening on {listening}\n"));
+        text
+    }
+}
+
+/// On the very first start with embedded defaults: a key, so that the curl line below it works.
+///
+/// Never with configured accounts: there a key spends money, and what is printed may end up in a log.
+async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Result<Option<String>, ServeError> {
+    let implicit = config.accounts.iter().any(|account| account.implicit);
+    if !implicit || !store.list_keys().await?.is_empty() {
+        return Ok(None);
+    }
+    let marker = config.data_dir.join(WELCOMED);
+    if marker.exists() {
+        return Ok(None);
+    }
+    let act = Act::system();
+    let user = store.ensure_user(&act, FIRST_USER).await?;
+    let new = NewKey { name: "first key", user: &user, group: DEFAULT_GROUP, expires_at: None };
+    let created = keys.create(&act, new).await?;
+    std::fs::write(marker, []).map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
+    Ok(Some(created.secret.expose().to_owned()))
+}
+
+/// The address as a client on this machine writes it.
+fn reachable(local: SocketAddr) -> SocketAddr {
+    match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), local.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from(Ipv6Addr::LOCALHOST), local.port()),
+        _ => local,
+    }
+}
+
+fn curl(base: &str, key: &str) -> String {
+    let body = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
+    format!(
+        "curl -sS {base}/v1/images/generations -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{body}'"
+    )
+}

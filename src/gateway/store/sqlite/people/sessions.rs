@@ -1,0 +1,160 @@
+//! Sessions, and from where somebody has signed in before.
+
+use serde_json::json;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{SqliteConnection, SqlitePool};
+
+use super::users;
+use crate::gateway::store::sqlite::decode::{parsed, text};
+use crate::gateway::store::sqlite::together::transact;
+use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::{
+    Act, NewSession, PasswordHash, SecretHash, SessionId, SessionRow, Timestamp, UserId, UserRow,
+};
+
+/// How many addresses of one user are remembered (ours).
+const KNOWN: i64 = 64;
+
+pub(super) async fn sign_in(
+    pool: &SqlitePool,
+    act: &Act,
+    user: &UserId,
+    password: &PasswordHash,
+    session: &NewSession,
+) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password = $2 AND disabled_at IS NULL)",
+        );
+        // Checking a password takes a while, in which it may have been changed.
+        let still: bool = query.bind(user.as_str()).bind(&password.0).fetch_one(&mut *transaction).await?;
+        if !still {
+            return Ok(false);
+        }
+        let user = users::again(&mut transaction, user).await?;
+        open(&mut transaction, act, &user, session).await?;
+        true
+    })
+}
+
+pub(super) async fn open(
+    connection: &mut SqliteConnection,
+    act: &Act,
+    user: &UserRow,
+    session: &NewSession,
+) -> sqlx::Result<()> {
+    let at = act.at.to_string();
+    sqlx::query("DELETE FROM sessions WHERE last_seen_at < $1 OR created_at < $2")
+        .bind(session.idle_since.to_string())
+        .bind(session.oldest.to_string())
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query(
+        "INSERT INTO sessions (id, hash, user_id, created_at, last_seen_at, address, agent) \
+         VALUES ($1, $2, $3, $4, $4, $5, $6)",
+    )
+    .bind(session.id.as_str())
+    .bind(session.hash.0.as_slice())
+    .bind(user.id.as_str())
+    .bind(&at)
+    .bind(&session.address)
+    .bind(&session.agent)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("UPDATE users SET last_sign_in_at = $2 WHERE id = $1")
+        .bind(user.id.as_str())
+        .bind(&at)
+        .execute(&mut *connection)
+        .await?;
+    remember(connection, &user.id, &session.address, &at).await?;
+    let entry = Entry::user("session.open", user).with(json!({"session": session.id}));
+    trail::write(connection, act, entry).await
+}
+
+async fn remember(connection: &mut SqliteConnection, user: &UserId, address: &str, at: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO known_addresses (user_id, address, last_at) VALUES ($1, $2, $3) \
+         ON CONFLICT (user_id, address) DO UPDATE SET last_at = excluded.last_at",
+    )
+    .bind(user.as_str())
+    .bind(address)
+    .bind(at)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "DELETE FROM known_addresses WHERE user_id = $1 AND address NOT IN \
+         (SELECT address FROM known_addresses WHERE user_id = $1 ORDER BY last_at DESC LIMIT $2)",
+    )
+    .bind(user.as_str())
+    .bind(KNOWN)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn note_refusal(pool: &SqlitePool, act: &Act, user: Option<&UserRow>) -> sqlx::Result<()> {
+    const ACTION: &str = "session.refuse";
+    let entry = user.map_or_else(|| Entry::nameless(ACTION, "user"), |user| Entry::user(ACTION, user));
+    transact!(pool, |transaction| trail::write(&mut transaction, act, entry).await?)
+}
+
+pub(super) async fn find(pool: &SqlitePool, hash: &SecretHash) -> sqlx::Result<Option<(SessionRow, UserRow)>> {
+    let mut connection = pool.acquire().await?;
+    let query = sqlx::query("SELECT * FROM sessions WHERE hash = $1").bind(hash.0.as_slice());
+    let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
+    let session = session(&row)?;
+    let user = users::again(&mut connection, &session.user).await?;
+    Ok(Some((session, user)))
+}
+
+pub(super) async fn touch(pool: &SqlitePool, id: &SessionId, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query("UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2")
+        .bind(id.as_str())
+        .bind(at.to_string())
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn list(pool: &SqlitePool, user: &UserId) -> sqlx::Result<Vec<SessionRow>> {
+    let query = sqlx::query("SELECT * FROM sessions WHERE user_id = $1 ORDER BY created_at DESC, rowid DESC");
+    query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session).collect()
+}
+
+pub(super) async fn end(pool: &SqlitePool, act: &Act, id: &SessionId) -> sqlx::Result<()> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query_scalar("DELETE FROM sessions WHERE id = $1 RETURNING user_id").bind(id.as_str());
+        let user: Option<String> = query.fetch_optional(&mut *transaction).await?;
+        let Some(user) = user else { return Ok(()) };
+        let user = users::again(&mut transaction, &UserId::from(user)).await?;
+        let entry = Entry::user("session.close", &user).with(json!({"session": id}));
+        trail::write(&mut transaction, act, entry).await?;
+    })
+}
+
+pub(super) async fn end_all(pool: &SqlitePool, act: &Act, user: &UserId) -> sqlx::Result<u64> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(user.as_str());
+        let ended = query.execute(&mut *transaction).await?.rows_affected();
+        let user = users::again(&mut transaction, user).await?;
+        let entry = Entry::user("session.close_all", &user).with(json!({"sessions": ended}));
+        trail::write(&mut transaction, act, entry).await?;
+        ended
+    })
+}
+
+pub(super) async fn knows(pool: &SqlitePool, user: &UserId, address: &str) -> sqlx::Result<bool> {
+    let query = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address = $2)");
+    query.bind(user.as_str()).bind(address).fetch_one(pool).await
+}
+
+fn session(row: &SqliteRow) -> sqlx::Result<SessionRow> {
+    Ok(SessionRow {
+        id: text(row, "id")?,
+        user: text(row, "user_id")?,
+        created_at: parsed(row, "created_at")?,
+        last_seen_at: parsed(row, "last_seen_at")?,
+        address: text(row, "address")?,
+        agent: text(row, "agent")?,
+    })
+}

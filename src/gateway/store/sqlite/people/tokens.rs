@@ -1,0 +1,107 @@
+//! Admin tokens.
+
+use serde_json::json;
+use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteRow;
+
+use super::users;
+use crate::gateway::store::sqlite::decode::{hash, moment, parsed, text};
+use crate::gateway::store::sqlite::together::transact;
+use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::{Act, AdminTokenRow, PublicId, SecretHash, Timestamp, TokenId, UserId, UserRow};
+
+const KIND: &str = "token";
+
+macro_rules! select_tokens {
+    ($rest:literal) => {
+        concat!(
+            "SELECT admin_tokens.*, users.name AS user_name FROM admin_tokens ",
+            "JOIN users ON users.id = admin_tokens.user_id ",
+            $rest
+        )
+    };
+}
+
+pub(super) async fn insert(pool: &SqlitePool, act: &Act, token: &AdminTokenRow, hash: &SecretHash) -> sqlx::Result<()> {
+    let details = json!({"public_id": token.public_id, "user": token.user_name, "expires_at": token.expires_at});
+    let entry = Entry::new("token.create", KIND, token.id.as_str(), &token.name).with(details);
+    transact!(pool, |transaction| {
+        sqlx::query(
+            "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(token.id.as_str())
+        .bind(token.public_id.as_str())
+        .bind(&token.name)
+        .bind(token.user.as_str())
+        .bind(hash.0.as_slice())
+        .bind(token.created_at.to_string())
+        .bind(token.expires_at.map(|moment| moment.to_string()))
+        .execute(&mut *transaction)
+        .await?;
+        trail::write(&mut transaction, act, entry).await?;
+    })
+}
+
+pub(super) async fn find(
+    pool: &SqlitePool,
+    public_id: &PublicId,
+) -> sqlx::Result<Option<(AdminTokenRow, SecretHash, UserRow)>> {
+    let mut connection = pool.acquire().await?;
+    let query = sqlx::query(select_tokens!("WHERE admin_tokens.public_id = $1")).bind(public_id.as_str());
+    let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
+    let token = token(&row)?;
+    let user = users::again(&mut connection, &token.user).await?;
+    Ok(Some((token, SecretHash(hash(&row, "hash")?), user)))
+}
+
+pub(super) async fn touch(pool: &SqlitePool, id: &TokenId, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query("UPDATE admin_tokens SET last_used_at = $2 WHERE id = $1")
+        .bind(id.as_str())
+        .bind(at.to_string())
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn list(pool: &SqlitePool, owner: Option<&UserId>) -> sqlx::Result<Vec<AdminTokenRow>> {
+    let query = sqlx::query(select_tokens!(
+        "WHERE coalesce($1, admin_tokens.user_id) = admin_tokens.user_id ORDER BY admin_tokens.rowid DESC"
+    ));
+    query.bind(owner.map(|owner| owner.as_str())).fetch_all(pool).await?.iter().map(token).collect()
+}
+
+pub(super) async fn delete(
+    pool: &SqlitePool,
+    act: &Act,
+    handle: &str,
+    owner: Option<&UserId>,
+) -> sqlx::Result<Option<AdminTokenRow>> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query(select_tokens!(
+            "WHERE (admin_tokens.id = $1 OR admin_tokens.public_id = $1) \
+             AND coalesce($2, admin_tokens.user_id) = admin_tokens.user_id"
+        ));
+        let query = query.bind(handle).bind(owner.map(|owner| owner.as_str()));
+        let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(None) };
+        let token = token(&row)?;
+        let delete = sqlx::query("DELETE FROM admin_tokens WHERE id = $1").bind(token.id.as_str());
+        delete.execute(&mut *transaction).await?;
+        let entry = Entry::new("token.delete", KIND, token.id.as_str(), &token.name);
+        trail::write(&mut transaction, act, entry.with(json!({"user": token.user_name}))).await?;
+        Some(token)
+    })
+}
+
+fn token(row: &SqliteRow) -> sqlx::Result<AdminTokenRow> {
+    Ok(AdminTokenRow {
+        id: text(row, "id")?,
+        public_id: text(row, "public_id")?,
+        name: text(row, "name")?,
+        user: text(row, "user_id")?,
+        user_name: text(row, "user_name")?,
+        created_at: parsed(row, "created_at")?,
+        expires_at: moment(row, "expires_at")?,
+        last_used_at: moment(row, "last_used_at")?,
+    })
+}

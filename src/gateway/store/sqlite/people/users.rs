@@ -1,0 +1,268 @@
+//! Users.
+
+use serde_json::json;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
+
+use super::{groups, links};
+use crate::gateway::store::sqlite::SqliteStore;
+use crate::gateway::store::sqlite::decode::{list, moment, parsed, text};
+use crate::gateway::store::sqlite::page::{anywhere, more, total};
+use crate::gateway::store::sqlite::together::transact;
+use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::{
+    Act, NewLink, NewUser, Page, PasswordHash, Purpose, Role, SessionId, UserChange, UserChanged, UserFilter, UserId,
+    UserRow,
+};
+
+/// The group of those of whom nobody has said anything else.
+pub(super) const DEFAULT_GROUP: &str = "default";
+
+macro_rules! select_users {
+    ($rest:literal) => {
+        concat!(
+            "SELECT users.id, users.name, users.role, users.created_at, users.disabled_at, users.last_sign_in_at, ",
+            "users.password IS NOT NULL AS has_password, (SELECT json_group_array(name) FROM (SELECT groups.name ",
+            "FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
+            "WHERE user_groups.user_id = users.id AND groups.deleted_at IS NULL ORDER BY groups.name)) AS group_names ",
+            "FROM users WHERE 1 ",
+            $rest
+        )
+    };
+}
+
+pub(super) async fn ensure(store: &SqliteStore, act: &Act, fresh: UserId, name: &str) -> sqlx::Result<UserRow> {
+    // Nearly always it is there, and a read waits for nobody.
+    if let Some(user) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
+        return Ok(user);
+    }
+    transact!(store.writer, |transaction| {
+        if let Some(user) = find_by_name(&mut transaction, name).await? {
+            return Ok(user);
+        }
+        let user = NewUser { name: name.to_owned(), role: Role::Member, groups: vec![DEFAULT_GROUP.to_owned()] };
+        insert(&mut transaction, act, &fresh, &user).await?;
+        put_into_groups(&mut transaction, &fresh, &user.groups).await?;
+        let user = again(&mut transaction, &fresh).await?;
+        trail::write(&mut transaction, act, Entry::user("user.create", &user)).await?;
+        user
+    })
+}
+
+/// The user with that id or, where no id is so, that name.
+pub(super) async fn find(connection: &mut SqliteConnection, handle: &str) -> sqlx::Result<Option<UserRow>> {
+    let query =
+        sqlx::query(select_users!("AND (users.id = $1 OR users.name = $1) ORDER BY users.id = $1 DESC LIMIT 1"));
+    query.bind(handle).fetch_optional(connection).await?.map(|row| user(&row)).transpose()
+}
+
+pub(super) async fn find_by_name(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<UserRow>> {
+    let query = sqlx::query(select_users!("AND users.name = $1")).bind(name);
+    query.fetch_optional(connection).await?.map(|row| user(&row)).transpose()
+}
+
+/// A user of whom it is known that it is there.
+pub(super) async fn again(connection: &mut SqliteConnection, id: &UserId) -> sqlx::Result<UserRow> {
+    user(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
+}
+
+pub(super) async fn password(pool: &SqlitePool, id: &UserId) -> sqlx::Result<Option<PasswordHash>> {
+    let query = sqlx::query_scalar("SELECT password FROM users WHERE id = $1").bind(id.as_str());
+    let found: Option<Option<String>> = query.fetch_optional(pool).await?;
+    Ok(found.flatten().map(PasswordHash))
+}
+
+pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result<Page<UserRow>> {
+    let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE 1");
+    conditions(&mut count, filter);
+    let mut rows = QueryBuilder::new(select_users!(""));
+    conditions(&mut rows, filter);
+    if let Some(before) = &filter.before {
+        rows.push(" AND users.rowid < (SELECT rowid FROM users WHERE id = ").push_bind(before.to_string()).push(")");
+    }
+    rows.push(" ORDER BY users.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
+    let found = rows.build().fetch_all(pool).await?;
+    let (items, has_more) = more(found, filter.limit, user)?;
+    Ok(Page { items, total: total(count, pool).await?, has_more })
+}
+
+fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &UserFilter) {
+    if let Some(search) = &filter.search {
+        query.push(" AND users.name LIKE ").push_bind(anywhere(search)).push(r" ESCAPE '\'");
+    }
+    if let Some(role) = filter.role {
+        query.push(" AND users.role = ").push_bind(role.as_str());
+    }
+}
+
+pub(super) async fn invite(
+    pool: &SqlitePool,
+    act: &Act,
+    fresh: &UserId,
+    new: &NewUser,
+    link: &NewLink,
+) -> sqlx::Result<UserChanged> {
+    transact!(pool, |transaction| {
+        insert(&mut transaction, act, fresh, new).await?;
+        if let Some(missing) = put_into_groups(&mut transaction, fresh, &new.groups).await? {
+            return Ok(UserChanged::NoGroup(missing));
+        }
+        links::insert(&mut transaction, act, Purpose::Invitation, Some(fresh), link).await?;
+        let user = again(&mut transaction, fresh).await?;
+        let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at});
+        trail::write(&mut transaction, act, Entry::user("user.invite", &user).with(details)).await?;
+        UserChanged::Done(user)
+    })
+}
+
+pub(super) async fn insert(
+    connection: &mut SqliteConnection,
+    act: &Act,
+    id: &UserId,
+    new: &NewUser,
+) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO users (id, name, role, created_at) VALUES ($1, $2, $3, $4)")
+        .bind(id.as_str())
+        .bind(&new.name)
+        .bind(new.role.as_str())
+        .bind(act.at.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Says which group there is none of, and leaves it to the caller to undo the others.
+pub(super) async fn put_into_groups(
+    connection: &mut SqliteConnection,
+    user: &UserId,
+    names: &[String],
+) -> sqlx::Result<Option<String>> {
+    sqlx::query("DELETE FROM user_groups WHERE user_id = $1").bind(user.as_str()).execute(&mut *connection).await?;
+    for name in names {
+        let Some(group) = groups::id_of(&mut *connection, name).await? else { return Ok(Some(name.clone())) };
+        let insert = sqlx::query("INSERT INTO user_groups (user_id, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING");
+        insert.bind(user.as_str()).bind(group).execute(&mut *connection).await?;
+    }
+    Ok(None)
+}
+
+pub(super) async fn change(
+    pool: &SqlitePool,
+    act: &Act,
+    handle: &str,
+    changes: &[UserChange],
+) -> sqlx::Result<UserChanged> {
+    transact!(pool, |transaction| {
+        let Some(mut user) = find(&mut transaction, handle).await? else { return Ok(UserChanged::Unknown) };
+        for change in changes {
+            if let Some(refused) = change_one(&mut transaction, act, &user, change).await? {
+                return Ok(refused);
+            }
+            user = again(&mut transaction, &user.id).await?;
+        }
+        UserChanged::Done(user)
+    })
+}
+
+/// Says why it may not be done.
+async fn change_one(
+    connection: &mut SqliteConnection,
+    act: &Act,
+    user: &UserRow,
+    change: &UserChange,
+) -> sqlx::Result<Option<UserChanged>> {
+    let takes_an_admin = matches!(change, UserChange::Role(Role::Member) | UserChange::Disable);
+    if takes_an_admin && is_last_admin(connection, user).await? {
+        return Ok(Some(UserChanged::LastAdmin));
+    }
+    let entry = |action| Entry::user(action, user);
+    let entry = match change {
+        // What is so already is no change.
+        UserChange::Role(role) if *role == user.role => return Ok(None),
+        UserChange::Groups(names) if is_same(names, &user.groups) => return Ok(None),
+        UserChange::Disable if user.disabled_at.is_some() => return Ok(None),
+        UserChange::Enable if user.disabled_at.is_none() => return Ok(None),
+        UserChange::Role(role) => {
+            run(connection, "UPDATE users SET role = $2 WHERE id = $1", &user.id, Some(role.as_str())).await?;
+            if *role == Role::Admin && user.has_password {
+                links::note_set_up(connection, act).await?;
+            }
+            entry("user.role").changed(user.role.as_str(), role.as_str())
+        }
+        UserChange::Groups(names) => {
+            if let Some(missing) = put_into_groups(connection, &user.id, names).await? {
+                return Ok(Some(UserChanged::NoGroup(missing)));
+            }
+            entry("user.groups").changed(user.groups.clone(), names.clone())
+        }
+        UserChange::Disable => {
+            let at = act.at.to_string();
+            run(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, Some(&at)).await?;
+            run(connection, "DELETE FROM sessions WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
+            run(connection, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
+            entry("user.disable")
+        }
+        UserChange::Enable => {
+            run(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, None).await?;
+            entry("user.enable")
+        }
+    };
+    trail::write(connection, act, entry).await?;
+    Ok(None)
+}
+
+fn is_same(some: &[String], others: &[String]) -> bool {
+    some.len() == others.len() && some.iter().all(|name| others.contains(name))
+}
+
+async fn run(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    user: &UserId,
+    value: Option<&str>,
+) -> sqlx::Result<()> {
+    sqlx::query(statement).bind(user.as_str()).bind(value).execute(connection).await?;
+    Ok(())
+}
+
+/// Whether this is an admin who can sign in, and nobody else is one.
+async fn is_last_admin(connection: &mut SqliteConnection, user: &UserRow) -> sqlx::Result<bool> {
+    if user.role != Role::Admin || !user.has_password || user.disabled_at.is_some() {
+        return Ok(false);
+    }
+    let query = sqlx::query_scalar(
+        "SELECT NOT EXISTS (SELECT 1 FROM users WHERE role = 'admin' AND password IS NOT NULL AND disabled_at IS NULL \
+         AND id <> $1)",
+    );
+    query.bind(user.id.as_str()).fetch_one(connection).await
+}
+
+pub(super) async fn set_password(
+    pool: &SqlitePool,
+    act: &Act,
+    user: &UserId,
+    password: &PasswordHash,
+    keep: &SessionId,
+) -> sqlx::Result<()> {
+    transact!(pool, |transaction| {
+        run(&mut transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0)).await?;
+        run(&mut transaction, "DELETE FROM sessions WHERE user_id = $1 AND id <> $2", user, Some(keep.as_str()))
+            .await?;
+        run(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
+        let user = again(&mut transaction, user).await?;
+        trail::write(&mut transaction, act, Entry::user("user.password", &user)).await?;
+    })
+}
+
+fn user(row: &SqliteRow) -> sqlx::Result<UserRow> {
+    Ok(UserRow {
+        id: text(row, "id")?,
+        name: text(row, "name")?,
+        role: parsed(row, "role")?,
+        groups: list(row, "group_names")?,
+        has_password: row.try_get("has_password")?,
+        created_at: parsed(row, "created_at")?,
+        disabled_at: moment(row, "disabled_at")?,
+        last_sign_in_at: moment(row, "last_sign_in_at")?,
+    })
+}

@@ -1,0 +1,154 @@
+//! Records as they are read: one of them, or the newest that pass a filter.
+//!
+//! A page of records must not read a million others: each list names the index that it walks along, newest first,
+//! so that one that is gone is an error and not a slow page.
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
+
+use crate::gateway::store::sqlite::decode::{count, list as json_list, parsed, text};
+use crate::gateway::store::{Record, RecordFilter, RequestId, State, TokenDetails, Usage, UserId};
+
+/// Without a limit SQLite wants a number all the same; a negative one means all.
+pub(in super::super) const NO_LIMIT: i64 = -1;
+
+/// The place of a record in every list.
+type Position = (String, i64);
+
+pub(in super::super) async fn find(
+    pool: &SqlitePool,
+    request_id: &RequestId,
+    owner: Option<&UserId>,
+) -> sqlx::Result<Option<Record>> {
+    let mut query = QueryBuilder::new("SELECT * FROM records WHERE request_id = ");
+    query.push_bind(request_id.as_str());
+    if let Some(owner) = owner {
+        query.push(" AND user_id = ").push_bind(owner.as_str());
+    }
+    query.build().fetch_optional(pool).await?.map(|row| record(&row)).transpose()
+}
+
+pub(in super::super) async fn list(pool: &SqlitePool, filter: &RecordFilter) -> sqlx::Result<Vec<Record>> {
+    let before = match &filter.before {
+        None => None,
+        Some(request_id) => {
+            let query = sqlx::query_as("SELECT created_at, seq FROM records WHERE request_id = $1");
+            let position: Option<Position> = query.bind(request_id.as_str()).fetch_optional(pool).await?;
+            // Nothing is before what is not there.
+            let Some(position) = position else { return Ok(Vec::new()) };
+            Some(position)
+        }
+    };
+    let mut query = select(filter, before);
+    query.build().fetch_all(pool).await?.iter().map(record).collect()
+}
+
+pub(in super::super) fn select(filter: &RecordFilter, before: Option<Position>) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new("SELECT * FROM records INDEXED BY ");
+    query.push(index(filter)).push(" WHERE ");
+    push_state(&mut query, filter.state);
+    if let Some(owner) = &filter.owner {
+        query.push(" AND user_id = ").push_bind(owner.to_string());
+    }
+    if let Some(key) = &filter.key {
+        push_key(query.push(" AND key_id = "), key);
+    }
+    if let Some(user) = &filter.user {
+        push_user(query.push(" AND user_id = "), user);
+    }
+    if let Some(group) = &filter.group {
+        query.push(" AND group_name = ").push_bind(group.clone());
+    }
+    if let Some(since) = filter.since {
+        query.push(" AND created_at >= ").push_bind(since.to_string());
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND created_at < ").push_bind(until.to_string());
+    }
+    if let Some((moment, seq)) = before {
+        query.push(" AND (created_at, seq) < (").push_bind(moment).push(", ").push_bind(seq).push(")");
+    }
+    query.push(" ORDER BY created_at DESC, seq DESC LIMIT ").push_bind(filter.limit.map_or(NO_LIMIT, i64::from));
+    query
+}
+
+/// A key by its id or its public id.
+pub(in super::super) fn push_key(query: &mut QueryBuilder<Sqlite>, key: &str) {
+    query.push("coalesce((SELECT id FROM keys WHERE public_id = ").push_bind(key.to_owned());
+    query.push("), ").push_bind(key.to_owned()).push(")");
+}
+
+/// A user by their id or their name. An id comes first: nobody becomes somebody else by what they are called.
+pub(in super::super) fn push_user(query: &mut QueryBuilder<Sqlite>, user: &str) {
+    query.push("coalesce((SELECT id FROM users WHERE id = ").push_bind(user.to_owned());
+    query.push("), (SELECT id FROM users WHERE name = ").push_bind(user.to_owned());
+    query.push("), ").push_bind(user.to_owned()).push(")");
+}
+
+/// The index that leaves the fewest records to look at.
+fn index(filter: &RecordFilter) -> &'static str {
+    let by_user = filter.owner.is_some() || filter.user.is_some();
+    match filter.state {
+        Some(State::Running) => "records_running",
+        _ if filter.key.is_some() => "records_by_key",
+        _ if by_user => "records_by_user",
+        Some(State::Failed | State::Refused | State::Cancelled | State::Interrupted) => "records_unsuccessful",
+        _ if filter.group.is_some() => "records_by_group",
+        Some(State::Succeeded) | None => "records_by_time",
+    }
+}
+
+/// The conditions of an index must stand in the statement letter by letter.
+fn push_state(query: &mut QueryBuilder<Sqlite>, state: Option<State>) {
+    match state {
+        None => query.push("state <> 'running'"),
+        Some(State::Running) => query.push("state = 'running'"),
+        Some(State::Succeeded) => query.push("state = 'succeeded'"),
+        Some(other) => query.push("state <> 'running' AND state <> 'succeeded' AND state = ").push_bind(other.as_str()),
+    };
+}
+
+fn record(row: &SqliteRow) -> sqlx::Result<Record> {
+    Ok(Record {
+        request_id: text(row, "request_id")?,
+        created_at: parsed(row, "created_at")?,
+        operation: text(row, "operation")?,
+        model: row.try_get("model")?,
+        stream: row.try_get("stream")?,
+        state: parsed(row, "state")?,
+        error_code: row.try_get("error_code")?,
+        size: row.try_get("size")?,
+        quality: row.try_get("quality")?,
+        output_format: row.try_get("output_format")?,
+        n: count(row, "n")?,
+        delivered: json_list(row, "delivered")?,
+        usage: usage(row)?,
+        cost_usd: row.try_get("cost_usd")?,
+        latency_ms: count(row, "latency_ms")?,
+        first_byte_ms: count(row, "first_byte_ms")?,
+        attempts: json_list(row, "attempts")?,
+        account: row.try_get("account")?,
+        group: text(row, "group_name")?,
+        user: text(row, "user_id")?,
+        key: text(row, "key_id")?,
+        end_user: row.try_get("end_user")?,
+        fallback: row.try_get("fallback")?,
+        injected_tool: row.try_get("injected_tool")?,
+    })
+}
+
+fn usage(row: &SqliteRow) -> sqlx::Result<Option<Usage>> {
+    let usage = Usage {
+        input_tokens: count(row, "input_tokens")?,
+        input_tokens_details: details(row, "input_image_tokens", "input_text_tokens")?,
+        output_tokens: count(row, "output_tokens")?,
+        output_tokens_details: details(row, "output_image_tokens", "output_text_tokens")?,
+        total_tokens: count(row, "total_tokens")?,
+    };
+    Ok(Some(usage).filter(|usage| *usage != Usage::default()))
+}
+
+fn details(row: &SqliteRow, image: &str, text: &str) -> sqlx::Result<Option<TokenDetails>> {
+    let details = TokenDetails { image_tokens: count(row, image)?, text_tokens: count(row, text)? };
+    Ok(Some(details).filter(|details| *details != TokenDetails::default()))
+}

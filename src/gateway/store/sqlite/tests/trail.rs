@@ -1,0 +1,226 @@
+//! Every change has its row of the trail, in its own transaction.
+//!
+//! Each step is done twice: once while the trail takes no rows, where it must fail and leave everything as it was, and
+//! once as ever. The list is held against the traits, so that a change that is added there must be added here.
+
+use super::*;
+use crate::gateway::store::testing::key;
+use crate::gateway::store::{
+    AccountChange, Act, AdminTokenRow, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, NewAccount, NewLink,
+    NewSession, NewUser, PasswordHash, Redeemed, Role, Rotation, SecretHash, UserChange,
+};
+
+struct Trail {
+    store: Arc<SqliteStore>,
+    seen: i64,
+    done: Vec<&'static str>,
+    _dir: TempDir,
+}
+
+impl Trail {
+    async fn block(&self) -> String {
+        self.run("CREATE TRIGGER block BEFORE INSERT ON audit BEGIN SELECT raise(ABORT, 'blocked'); END").await;
+        self.dump().await
+    }
+
+    async fn unblock(&self, before: &str, method: &str) {
+        self.run("DROP TRIGGER block").await;
+        assert_eq!(self.dump().await, before, "{method} changes something without its row");
+    }
+
+    async fn run(&self, statement: &'static str) {
+        sqlx::query(statement).execute(&self.store.writer).await.unwrap();
+    }
+
+    /// Every row of every table but the trail.
+    async fn dump(&self) -> String {
+        let tables =
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('audit', '_sqlx_migrations')";
+        let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&self.store.writer).await.unwrap();
+        let mut all = String::new();
+        for table in tables {
+            let columns =
+                format!("SELECT group_concat('quote(' || name || ')', '||'',''||') FROM pragma_table_info('{table}')");
+            let columns: String =
+                sqlx::query_scalar(sqlx::AssertSqlSafe(columns)).fetch_one(&self.store.writer).await.unwrap();
+            let rows = format!("SELECT coalesce(group_concat({columns}, ';'), '') FROM {table}");
+            let rows: String =
+                sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(&self.store.writer).await.unwrap();
+            all.push_str(&format!("{table}: {rows}\n"));
+        }
+        all
+    }
+
+    async fn expect(&mut self, method: &'static str, actions: &[&str]) {
+        let filter = AuditFilter { limit: 100, ..AuditFilter::default() };
+        let mut rows = self.store.page_audit(&filter).await.unwrap().items;
+        rows.retain(|row| row.seq > self.seen);
+        rows.reverse();
+        self.seen = rows.last().map_or(self.seen, |row| row.seq);
+        assert_eq!(rows.iter().map(|row| row.action.as_str()).collect::<Vec<_>>(), actions, "{method}");
+        self.done.push(method);
+    }
+}
+
+macro_rules! step {
+    ($trail:ident, $method:literal, [$($action:literal),*], $call:expr) => {{
+        let before = $trail.block().await;
+        assert!($call.await.is_err(), "{} does nothing without its row", $method);
+        $trail.unblock(&before, $method).await;
+        let done = $call.await.unwrap();
+        $trail.expect($method, &[$($action),*]).await;
+        done
+    }};
+}
+
+fn link(byte: u8) -> NewLink {
+    NewLink { hash: SecretHash([byte; 32]), expires_at: "2100-01-01T00:00:00Z".parse().unwrap() }
+}
+
+fn session(byte: u8) -> NewSession {
+    let long_ago = "2000-01-01T00:00:00Z".parse().unwrap();
+    NewSession {
+        id: format!("ses_{byte}").into(),
+        hash: SecretHash([byte; 32]),
+        address: "192.0.2.1".to_owned(),
+        agent: String::new(),
+        idle_since: long_ago,
+        oldest: long_ago,
+    }
+}
+
+fn redeemed(byte: u8, name: Option<&str>) -> Redeemed {
+    let password = PasswordHash(format!("hash {byte}"));
+    Redeemed { link: SecretHash([byte; 32]), name: name.map(str::to_owned), password, session: session(byte) }
+}
+
+#[tokio::test]
+async fn every_change_has_its_row_and_none_happens_without_it() {
+    let (dir, store) = fresh().await;
+    let mut trail = Trail { store: Arc::clone(&store), seen: 0, done: Vec::new(), _dir: dir };
+    people(&mut trail, &store).await;
+    keys(&mut trail, &store).await;
+    accounts(&mut trail, &store).await;
+
+    let traits = [include_str!("../../people.rs"), include_str!("../../keys.rs"), include_str!("../../../store.rs")];
+    let mut wanted = Vec::new();
+    for part in traits.iter().flat_map(|text| text.split("async fn ").skip(1)) {
+        let (name, rest) = part.split_once('(').unwrap();
+        if rest.split(')').next().unwrap().contains("act: &Act") {
+            wanted.push(name);
+        }
+    }
+    assert!(wanted.len() > 15, "{wanted:?}");
+    for method in wanted {
+        assert!(trail.done.contains(&method), "{method} changes something and is not in this test");
+    }
+}
+
+async fn people(trail: &mut Trail, store: &SqliteStore) {
+    let act = &Act::command();
+    step!(trail, "make_setup_link", ["setup.link"], store.make_setup_link(act, &link(1)));
+    let ada = step!(trail, "redeem", ["setup.done", "session.open"], store.redeem(act, &redeemed(1, Some("ada"))));
+    let ada = ada.unwrap();
+    step!(trail, "ensure_user", ["user.create"], store.ensure_user(act, "program"));
+    step!(trail, "ensure_group", ["group.create"], store.ensure_group(act, "studio"));
+    let bob = NewUser { name: "bob".to_owned(), role: Role::Member, groups: vec!["default".to_owned()] };
+    step!(trail, "invite_user", ["user.invite"], store.invite_user(act, &bob, &link(2)));
+    step!(trail, "redeem", ["user.join", "session.open"], store.redeem(act, &redeemed(2, None)));
+    step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(act, &ada.id, &link(3)));
+    step!(trail, "redeem", ["user.password", "session.open"], store.redeem(act, &redeemed(3, None)));
+    let password = PasswordHash("hash 3".to_owned());
+    step!(trail, "open_session", ["session.open"], store.open_session(act, &ada.id, &password, &session(4)));
+    step!(trail, "note_refusal", ["session.refuse"], store.note_refusal(act, None));
+    step!(trail, "note_refusal", ["session.refuse"], store.note_refusal(act, Some(&ada)));
+    let other = PasswordHash("other".to_owned());
+    step!(trail, "set_password", ["user.password"], store.set_password(act, &ada.id, &other, &"ses_4".into()));
+    step!(trail, "end_session", ["session.close"], store.end_session(act, &"ses_4".into()));
+    step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(act, &ada.id));
+    step!(trail, "change_user", ["user.role"], store.change_user(act, "bob", &[UserChange::Role(Role::Admin)]));
+    let studio = [UserChange::Groups(vec!["studio".to_owned()])];
+    step!(trail, "change_user", ["user.groups"], store.change_user(act, "bob", &studio));
+    step!(trail, "change_user", ["user.disable"], store.change_user(act, "bob", &[UserChange::Disable]));
+    step!(trail, "change_user", ["user.enable"], store.change_user(act, "bob", &[UserChange::Enable]));
+    step!(trail, "delete_group", ["group.delete"], store.delete_group(act, "studio"));
+    let token = AdminTokenRow {
+        id: "tok_1".into(),
+        public_id: "public".into(),
+        name: "ci".to_owned(),
+        user: ada.id.clone(),
+        user_name: ada.name.clone(),
+        created_at: act.at,
+        expires_at: None,
+        last_used_at: None,
+    };
+    let hash = SecretHash([9; 32]);
+    step!(trail, "insert_admin_token", ["token.create"], store.insert_admin_token(act, &token, &hash));
+    step!(trail, "delete_admin_token", ["token.delete"], store.delete_admin_token(act, "tok_1", None));
+}
+
+async fn keys(trail: &mut Trail, store: &SqliteStore) {
+    let act = &Act::command();
+    let made = key(store, "first").await;
+    trail.expect("insert_key", &["key.create"]).await;
+    let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..made };
+    step!(trail, "insert_key", ["key.create"], store.insert_key(act, &row));
+    let next = Rotation { hash: KeyHash([8; 32]), previous_until: Some(act.at) };
+    step!(trail, "rotate_key", ["key.rotate"], store.rotate_key(act, &row.id, None, next.clone()));
+    let change = [KeyChange::Rename("second".to_owned())];
+    step!(trail, "change_key", ["key.rename"], store.change_key(act, "key_2", None, &change));
+    let change = [KeyChange::Expire(None)];
+    step!(trail, "change_key", ["key.expire"], store.change_key(act, "key_2", None, &change));
+    step!(trail, "change_key", ["key.disable"], store.change_key(act, "key_2", None, &[KeyChange::Disable]));
+    step!(trail, "change_key", ["key.enable"], store.change_key(act, "key_2", None, &[KeyChange::Enable]));
+    let both = [KeyChange::Disable, KeyChange::Delete];
+    step!(trail, "change_key", ["key.disable", "key.delete"], store.change_key(act, "key_2", None, &both));
+}
+
+async fn accounts(trail: &mut Trail, store: &SqliteStore) {
+    let act = &Act::command();
+    let account = NewAccount {
+        name: "mine".to_owned(),
+        kind: "api_key".to_owned(),
+        protocol: "images".to_owned(),
+        tier: "paid".to_owned(),
+        settings: "{}".to_owned(),
+        sealed: Some(vec![1]),
+    };
+    step!(trail, "insert_account", ["account.add"], store.insert_account(act, &account));
+    let disable = AccountChange::Disable { reason: "why".to_owned() };
+    step!(trail, "change_account", ["account.disable"], store.change_account(act, "mine", disable.clone()));
+    step!(trail, "change_account", ["account.enable"], store.change_account(act, "mine", AccountChange::Enable));
+    let reseal = AccountChange::Reseal(vec![2]);
+    step!(trail, "change_account", ["account.rotate"], store.change_account(act, "mine", reseal.clone()));
+    // A rest is nothing that anybody decides.
+    let cool = AccountChange::Cool { until: "2100-01-01T00:00:00Z".parse().unwrap(), cause: "429".to_owned() };
+    for learnt in [cool, AccountChange::Thaw] {
+        store.change_account(act, "mine", learnt).await.unwrap();
+        trail.expect("change_account", &[]).await;
+    }
+    step!(trail, "delete_account", ["account.delete"], store.delete_account(act, "mine"));
+}
+
+#[tokio::test]
+async fn what_changes_nothing_leaves_no_row() {
+    let (_dir, store) = fresh().await;
+    let act = &Act::command();
+    let row = key(&*store, "one").await;
+    let count = async || store.page_audit(&AuditFilter { limit: 1, ..AuditFilter::default() }).await.unwrap().total;
+    let before = count().await;
+    let same = [KeyChange::Enable, KeyChange::Rename(row.name.clone()), KeyChange::Expire(row.expires_at)];
+    store.change_key(act, row.id.as_str(), None, &same).await.unwrap();
+    store.change_user(act, "ada", &[UserChange::Enable, UserChange::Role(Role::Member)]).await.unwrap();
+    store.ensure_user(act, "ada").await.unwrap();
+    store.ensure_group(act, "default").await.unwrap();
+    assert!(store.change_key(act, "nothing", None, &[KeyChange::Delete]).await.unwrap().is_none());
+    assert_eq!(count().await, before);
+}
+
+#[tokio::test]
+async fn nobody_changes_the_trail() {
+    let (_dir, store) = fresh().await;
+    store.ensure_user(&Act::command(), "ada").await.unwrap();
+    for statement in ["UPDATE audit SET actor_name = 'eve'", "DELETE FROM audit"] {
+        assert!(sqlx::query(statement).execute(&store.writer).await.is_err(), "{statement}");
+    }
+}

@@ -1,0 +1,211 @@
+//! What is particular to counts and records in SQLite: the upgrade that begins to count, and which index each page walks.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::gateway::store::sqlite::{records, usage};
+use crate::gateway::store::testing::at_migration;
+use crate::gateway::store::{Counts, State, UsageFilter, UsageStore};
+
+/// The migrations before the one that counts.
+fn before_counting() -> usize {
+    let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
+    all.iter().position(|migration| migration.description == "usage days").unwrap()
+}
+
+const RECOUNT: &str = "SELECT key_id, substr(created_at, 1, 10), user_id, group_name, count(*), \
+    sum(state = 'succeeded'), sum(state <> 'succeeded'), sum(json_array_length(delivered)), \
+    sum(coalesce(input_tokens, 0)), sum(coalesce(output_tokens, 0)), sum(coalesce(total_tokens, 0)) \
+    FROM records WHERE state <> 'running' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
+
+type Row = (String, String, String, String, i64, i64, i64, i64, i64, i64, i64);
+
+#[tokio::test]
+async fn records_from_before_the_counts_are_counted_by_the_upgrade() {
+    let (dir, pool) = at_migration(before_counting()).await;
+    let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
+        output_tokens, total_tokens, group_name, user_id, key_id) VALUES ($1, 'only', $2, 'create_image', 0, $3, $4, $5, \
+        $6, $7, 'default', 'usr_1', $8)";
+    let states = ["succeeded", "failed", "refused", "cancelled", "interrupted", "running"];
+    for number in 0..60_i64 {
+        let state = states[usize::try_from(number).unwrap() % states.len()];
+        let delivered =
+            if state == "succeeded" { r#"[{"size":null,"output_format":"png"},{"size":null}]"# } else { "[]" };
+        sqlx::query(insert)
+            .bind(format!("r{number}"))
+            .bind(format!("2026-11-{:02}T23:59:59.999Z", 1 + number % 7))
+            .bind(state)
+            .bind(delivered)
+            .bind((number % 4 > 0).then_some(number))
+            .bind((number % 5 > 0).then_some(number * 2))
+            .bind((number % 3 > 0).then_some(number * 3))
+            .bind(format!("key_{}", number % 2))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    pool.close().await;
+
+    let store = SqliteStore::open(dir.path(), None).await.unwrap();
+    same(&store).await;
+    assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().requests, 50);
+    // What was running then is counted when this start closes it.
+    assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 10);
+    same(&store).await;
+    assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().requests, 60);
+}
+
+async fn same(store: &SqliteStore) {
+    let counted: Vec<Row> = sqlx::query_as("SELECT * FROM usage_days ORDER BY key_id, day, user_id, group_name")
+        .fetch_all(&store.readers)
+        .await
+        .unwrap();
+    let recounted: Vec<Row> = sqlx::query_as(RECOUNT).fetch_all(&store.readers).await.unwrap();
+    assert!(!counted.is_empty() && counted == recounted, "{counted:?}\n{recounted:?}");
+}
+
+/// A process that dies between intent and outcome: the file is all that the next one has.
+#[tokio::test]
+async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
+    let (dir, store) = fresh().await;
+    let (node, open) = (NodeId::only(), record("r1"));
+    store.write_records(&node, &[RecordWrite::Open(&open)]).await.unwrap();
+    for _ in 0..2 {
+        let next = SqliteStore::open(dir.path(), None).await.unwrap();
+        next.interrupt_running(&node).await.unwrap();
+        let counts = next.usage_in_total(&UsageFilter::default()).await.unwrap();
+        assert_eq!(counts, Counts { requests: 1, failed: 1, ..Counts::default() });
+        same(&next).await;
+    }
+    // The outcome of the former life comes late, and changes neither the record nor the counts.
+    store.write_records(&node, &[RecordWrite::Close(&finished("r1"))]).await.unwrap();
+    assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().succeeded, 0);
+}
+
+async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) -> String {
+    let sql = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", sqlx::Execute::sql(query.build()).as_str()));
+    let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(sql).fetch_all(&store.readers).await.unwrap();
+    steps.into_iter().map(|(.., step)| step + "\n").collect()
+}
+
+#[tokio::test]
+async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
+    let (_dir, store) = fresh().await;
+    let any = RecordFilter::default;
+    let text = |text: &str| Some(text.to_owned());
+    let moment = |text: &str| Some(text.parse().unwrap());
+    let state = |state| RecordFilter { state: Some(state), ..any() };
+    let filters = [
+        (any(), "records_by_time"),
+        (state(State::Succeeded), "records_by_time"),
+        (state(State::Failed), "records_unsuccessful"),
+        (state(State::Interrupted), "records_unsuccessful"),
+        (RecordFilter { key: text("key_1"), ..any() }, "records_by_key"),
+        (RecordFilter { user: text("ada"), ..any() }, "records_by_user"),
+        (RecordFilter { owner: Some("usr_1".into()), ..any() }, "records_by_user"),
+        (RecordFilter { group: text("default"), ..any() }, "records_by_group"),
+        (
+            RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..state(State::Failed) },
+            "records_by_user",
+        ),
+        (RecordFilter { owner: Some("usr_1".into()), key: text("key_1"), ..state(State::Failed) }, "records_by_key"),
+    ];
+    for (filter, index) in filters {
+        let period =
+            RecordFilter { since: moment("2026-01-01T00:00:00Z"), until: moment("2027-01-01T00:00:00Z"), ..filter };
+        for before in [None, Some(("2026-11-21T03:00:00.123Z".to_owned(), 7))] {
+            let plan = plan(&store, records::select(&period, before)).await;
+            let search = format!("SEARCH records USING INDEX {index} (");
+            assert!(plan.contains(&search) && plan.contains("created_at<?)"), "{period:?}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{period:?}: {plan}");
+        }
+    }
+    // All of it is walked from the newest on, and left early.
+    assert_eq!(plan(&store, records::select(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
+    // Few are running, however many there are.
+    assert!(plan(&store, records::select(&state(State::Running), None)).await.contains("USING INDEX records_running"));
+}
+
+#[tokio::test]
+async fn no_count_looks_at_records_and_each_finds_its_days() {
+    let (_dir, store) = fresh().await;
+    let (any, text) = (UsageFilter::default, |text: &str| Some(text.to_owned()));
+    let (since, until) = (Some("2026-11-01".parse().unwrap()), Some("2026-11-30".parse().unwrap()));
+    for (filter, search) in [
+        (any(), "SEARCH usage_days USING INDEX usage_days_by_day (day>? AND day<?)"),
+        (
+            UsageFilter { key: text("key_1"), ..any() },
+            "SEARCH usage_days USING PRIMARY KEY (key_id=? AND day>? AND day<?)",
+        ),
+        (
+            UsageFilter { owner: Some("usr_1".into()), ..any() },
+            "SEARCH usage_days USING INDEX usage_days_by_user (user_id=? AND day>? AND day<?)",
+        ),
+        (
+            UsageFilter { user: text("ada"), ..any() },
+            "SEARCH usage_days USING INDEX usage_days_by_user (user_id=? AND day>? AND day<?)",
+        ),
+    ] {
+        let filter = UsageFilter { since, until, ..filter };
+        for query in [usage::by_day(&filter), usage::by_key(&filter, Some(50)), usage::in_total(&filter)] {
+            let plan = plan(&store, query).await;
+            assert!(plan.contains(search) && !plan.contains("records"), "{filter:?}: {plan}");
+        }
+    }
+    let of_keys = plan(&store, usage::of_keys("[]".to_owned())).await;
+    assert!(of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{of_keys}");
+}
+
+/// Jobs in one commit, as in a crowd.
+const BATCH: usize = 64;
+const ROUNDS: usize = 300;
+
+/// What counting costs: two stores take turns, one of them without the trigger and the indexes that came with it.
+#[tokio::test]
+#[ignore = "it measures, for a minute"]
+async fn speed_of_records_with_and_without_counts() {
+    let (_with_dir, with) = fresh().await;
+    let (_without_dir, without) = fresh().await;
+    sqlx::raw_sql(
+        "DROP TRIGGER records_are_counted; DROP INDEX records_by_user; DROP INDEX records_by_group; \
+         DROP INDEX records_unsuccessful;",
+    )
+    .execute(&without.writer)
+    .await
+    .unwrap();
+    for batch in [1, BATCH] {
+        let mut spent = [Vec::new(), Vec::new()];
+        for round in 0..ROUNDS {
+            // Whoever is first has the colder caches.
+            let (first, second) = (round % 2, 1 - round % 2);
+            let stores = [&without, &with];
+            spent[first].push(one_round(stores[first], batch, round).await);
+            spent[second].push(one_round(stores[second], batch, round).await);
+        }
+        let [before, after] = spent.map(|mut spent| {
+            spent.sort_unstable();
+            spent[ROUNDS / 2].as_secs_f64() * 1e6 / batch as f64
+        });
+        println!(
+            "{batch} in a commit: {before:.1} us a record before, {after:.1} us with counts and indexes (medians)"
+        );
+    }
+}
+
+async fn one_round(store: &SqliteStore, batch: usize, round: usize) -> Duration {
+    let jobs: Vec<_> = (0..batch)
+        .map(|job| {
+            let (key, user) = (format!("key_{}", job % 20), format!("usr_{}", job % 5));
+            let id = format!("{batch}-{round}-{job}");
+            let open = Record { key: key.as_str().into(), user: user.as_str().into(), ..record(&id) };
+            let closed = Record { key: open.key.clone(), user: open.user.clone(), ..finished(&id) };
+            (open, closed)
+        })
+        .collect();
+    let began = Instant::now();
+    let opens: Vec<_> = jobs.iter().map(|(open, _)| RecordWrite::Open(open)).collect();
+    store.write_records(&NodeId::only(), &opens).await.unwrap();
+    let closes: Vec<_> = jobs.iter().map(|(_, closed)| RecordWrite::Close(closed)).collect();
+    store.write_records(&NodeId::only(), &closes).await.unwrap();
+    began.elapsed()
+}

@@ -1,0 +1,116 @@
+//! The audit trail. Rows are written in the transaction of what they tell of.
+
+use serde_json::{Value, json};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
+
+use super::decode::{parsed, text};
+use super::page::{more, total};
+use crate::gateway::store::{Act, AuditFilter, AuditRow, Page, UserRow};
+
+/// What a row tells beside who and when.
+pub(super) struct Entry<'a> {
+    action: &'static str,
+    kind: &'static str,
+    id: Option<&'a str>,
+    name: Option<&'a str>,
+    details: Value,
+}
+
+impl<'a> Entry<'a> {
+    /// Something was done to that.
+    pub(super) fn new(action: &'static str, kind: &'static str, id: &'a str, name: &'a str) -> Self {
+        Self { action, kind, id: Some(id), name: Some(name), details: json!({}) }
+    }
+
+    /// Something was done to nothing that has a name.
+    pub(super) fn nameless(action: &'static str, kind: &'static str) -> Self {
+        Self { action, kind, id: None, name: None, details: json!({}) }
+    }
+
+    /// Something was done to a user.
+    pub(super) fn user(action: &'static str, user: &'a UserRow) -> Self {
+        Self::new(action, "user", user.id.as_str(), &user.name)
+    }
+
+    pub(super) fn with(self, details: Value) -> Self {
+        Self { details, ..self }
+    }
+
+    /// The row of a change of one value.
+    pub(super) fn changed(self, from: impl Into<Value>, to: impl Into<Value>) -> Self {
+        self.with(json!({"from": from.into(), "to": to.into()}))
+    }
+}
+
+pub(super) async fn write(connection: &mut SqliteConnection, act: &Act, entry: Entry<'_>) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO audit (at, actor_kind, actor_id, actor_name, address, action, target_kind, target_id, \
+         target_name, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    )
+    .bind(act.at.to_string())
+    .bind(act.kind.as_str())
+    .bind(act.user.as_ref().map(|user| user.as_str()))
+    .bind(&act.name)
+    .bind(&act.address)
+    .bind(entry.action)
+    .bind(entry.kind)
+    .bind(entry.id)
+    .bind(entry.name)
+    .bind(entry.details.to_string())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn page(pool: &SqlitePool, filter: &AuditFilter) -> sqlx::Result<Page<AuditRow>> {
+    let mut count = QueryBuilder::new("SELECT count(*) FROM audit WHERE 1");
+    conditions(&mut count, filter);
+    let mut rows = QueryBuilder::new("SELECT * FROM audit WHERE 1");
+    conditions(&mut rows, filter);
+    if let Some(before) = filter.before {
+        rows.push(" AND seq < ").push_bind(before);
+    }
+    rows.push(" ORDER BY seq DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
+    let found = rows.build().fetch_all(pool).await?;
+    let (items, has_more) = more(found, filter.limit, row)?;
+    Ok(Page { items, total: total(count, pool).await?, has_more })
+}
+
+fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &AuditFilter) {
+    if let Some(actor) = &filter.actor {
+        query
+            .push(" AND (actor_id = ")
+            .push_bind(actor.clone())
+            .push(" OR actor_name = ")
+            .push_bind(actor.clone())
+            .push(")");
+    }
+    if let Some(action) = &filter.action {
+        // As a range, so that the index finds it: `.` is followed by `/`.
+        query.push(" AND (action = ").push_bind(action.clone());
+        query.push(" OR (action > ").push_bind(format!("{action}."));
+        query.push(" AND action < ").push_bind(format!("{action}/")).push("))");
+    }
+    if let Some(target) = &filter.target {
+        query.push(" AND (target_id = ").push_bind(target.clone());
+        query.push(" OR target_name = ").push_bind(target.clone()).push(")");
+    }
+}
+
+fn row(row: &SqliteRow) -> sqlx::Result<AuditRow> {
+    let details: &str = row.try_get("details")?;
+    Ok(AuditRow {
+        seq: row.try_get("seq")?,
+        at: parsed(row, "at")?,
+        actor_kind: parsed(row, "actor_kind")?,
+        actor_id: row.try_get("actor_id")?,
+        actor_name: text(row, "actor_name")?,
+        address: row.try_get("address")?,
+        action: text(row, "action")?,
+        target_kind: text(row, "target_kind")?,
+        target_id: row.try_get("target_id")?,
+        target_name: row.try_get("target_name")?,
+        details: serde_json::from_str(details).map_err(|error| sqlx::Error::Decode(error.into()))?,
+    })
+}

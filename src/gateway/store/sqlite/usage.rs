@@ -1,0 +1,151 @@
+//! Counts by day and key. They are written where a record is closed, by the database itself; here they are read.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row, Sqlite};
+
+use super::SqliteStore;
+use super::decode::{parsed, text};
+use super::records::{NO_LIMIT, push_key, push_user};
+use super::trouble::during;
+use crate::gateway::store::{Counts, DayCounts, KeyCounts, KeyId, KeyName, StoreError, UsageFilter, UsageStore};
+
+// A sum of integers would fail where it goes beyond the largest one; this one stops there.
+macro_rules! sums {
+    () => {
+        "CAST(total(requests) AS INTEGER) AS requests, CAST(total(succeeded) AS INTEGER) AS succeeded, \
+         CAST(total(failed) AS INTEGER) AS failed, CAST(total(images) AS INTEGER) AS images, \
+         CAST(total(input_tokens) AS INTEGER) AS input_tokens, \
+         CAST(total(output_tokens) AS INTEGER) AS output_tokens, \
+         CAST(total(total_tokens) AS INTEGER) AS total_tokens"
+    };
+}
+
+#[async_trait]
+impl UsageStore for SqliteStore {
+    async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError> {
+        self.read(by_day(filter), |row| Ok(DayCounts { day: parsed(row, "day")?, counts: counts(row)? })).await
+    }
+
+    async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError> {
+        let one = |row: &SqliteRow| {
+            let (key, user, group) = (text(row, "key_id")?, text(row, "user_id")?, text(row, "group_name")?);
+            Ok(KeyCounts { key, user, group, counts: counts(row)? })
+        };
+        self.read(by_key(filter, limit), one).await
+    }
+
+    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<Counts, StoreError> {
+        Ok(self.read(in_total(filter), counts).await?.pop().unwrap_or_default())
+    }
+
+    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError> {
+        let rows = self.read(of_keys(listed(keys)?), |row| Ok((text(row, "key_id")?, counts(row)?))).await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError> {
+        let one = |row: &SqliteRow| {
+            let (name, user_name) = (row.try_get("name")?, row.try_get("user_name")?);
+            Ok((text(row, "id")?, KeyName { name, user_name }))
+        };
+        Ok(self.read(names(listed(keys)?), one).await?.into_iter().collect())
+    }
+}
+
+// === impl SqliteStore ===
+
+impl SqliteStore {
+    async fn read<T>(
+        &self,
+        mut query: QueryBuilder<Sqlite>,
+        one: impl Fn(&SqliteRow) -> sqlx::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let rows = query.build().fetch_all(&self.readers).await;
+        rows.and_then(|rows| rows.iter().map(one).collect()).map_err(during("reading what was used"))
+    }
+}
+
+pub(super) fn by_day(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(concat!("SELECT day, ", sums!(), " FROM usage_days"));
+    push_conditions(&mut query, filter);
+    query.push(" GROUP BY day ORDER BY day");
+    query
+}
+
+pub(super) fn by_key(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(concat!("SELECT key_id, user_id, group_name, ", sums!(), " FROM usage_days"));
+    push_conditions(&mut query, filter);
+    query.push(
+        " GROUP BY key_id, user_id, group_name ORDER BY total(usage_days.requests) DESC, key_id, group_name LIMIT ",
+    );
+    query.push_bind(limit.map_or(NO_LIMIT, i64::from));
+    query
+}
+
+pub(super) fn in_total(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(concat!("SELECT ", sums!(), " FROM usage_days"));
+    push_conditions(&mut query, filter);
+    query
+}
+
+/// However many there are, it is one value: so the statement stays the same.
+fn listed(keys: &[KeyId]) -> Result<String, StoreError> {
+    serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
+}
+
+pub(super) fn of_keys(keys: String) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(concat!("SELECT key_id, ", sums!(), " FROM usage_days WHERE key_id IN "));
+    query.push("(SELECT value FROM json_each(").push_bind(keys).push(")) GROUP BY key_id");
+    query
+}
+
+fn names(keys: String) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(
+        "SELECT keys.id AS id, keys.name AS name, users.name AS user_name FROM keys \
+         JOIN users ON users.id = keys.user_id WHERE keys.id IN ",
+    );
+    query.push("(SELECT value FROM json_each(").push_bind(keys).push("))");
+    query
+}
+
+fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
+    // There is always one.
+    query.push(" WHERE TRUE");
+    if let Some(owner) = &filter.owner {
+        query.push(" AND user_id = ").push_bind(owner.to_string());
+    }
+    if let Some(key) = &filter.key {
+        push_key(query.push(" AND key_id = "), key);
+    }
+    if let Some(user) = &filter.user {
+        push_user(query.push(" AND user_id = "), user);
+    }
+    if let Some(group) = &filter.group {
+        query.push(" AND group_name = ").push_bind(group.clone());
+    }
+    if let Some(since) = filter.since {
+        query.push(" AND day >= ").push_bind(since.to_string());
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND day <= ").push_bind(until.to_string());
+    }
+}
+
+fn counts(row: &SqliteRow) -> sqlx::Result<Counts> {
+    let number = |column: &str| {
+        let number: i64 = row.try_get(column)?;
+        u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
+    };
+    Ok(Counts {
+        requests: number("requests")?,
+        succeeded: number("succeeded")?,
+        failed: number("failed")?,
+        images: number("images")?,
+        input_tokens: number("input_tokens")?,
+        output_tokens: number("output_tokens")?,
+        total_tokens: number("total_tokens")?,
+    })
+}

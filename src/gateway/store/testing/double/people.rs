@@ -1,0 +1,197 @@
+//! What is asked of the double about keys and people.
+
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+
+use super::Double;
+use crate::gateway::store::*;
+
+#[async_trait]
+impl KeyStore for Double {
+    async fn insert_key(&self, act: &Act, key: &KeyRow) -> Result<(), StoreError> {
+        self.called()?.insert_key(act, key).await
+    }
+
+    async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
+        self.called()?.find_key(handle, owner).await
+    }
+
+    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+        self.called()?.list_keys().await
+    }
+
+    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<Page<KeyRow>, StoreError> {
+        self.called()?.page_keys(filter, now).await
+    }
+
+    async fn change_key(
+        &self,
+        act: &Act,
+        handle: &str,
+        owner: Option<&UserId>,
+        changes: &[KeyChange],
+    ) -> Result<Option<KeyRow>, StoreError> {
+        self.called()?.change_key(act, handle, owner, changes).await
+    }
+
+    async fn rotate_key(
+        &self,
+        act: &Act,
+        key: &KeyId,
+        owner: Option<&UserId>,
+        next: Rotation,
+    ) -> Result<Option<KeyRow>, StoreError> {
+        self.called()?.rotate_key(act, key, owner, next).await
+    }
+
+    async fn keys_after(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError> {
+        self.refreshes.fetch_add(1, Ordering::Relaxed);
+        self.called()?.keys_after(revision).await
+    }
+
+    async fn touch_key(&self, key: &KeyId, at: Timestamp) -> Result<(), StoreError> {
+        let noted = self.called()?.touch_key(key, at).await;
+        self.touches.fetch_add(1, Ordering::Relaxed);
+        noted
+    }
+}
+
+#[async_trait]
+impl PeopleStore for Double {
+    async fn ensure_user(&self, act: &Act, name: &str) -> Result<UserRow, StoreError> {
+        self.called()?.ensure_user(act, name).await
+    }
+
+    async fn ensure_group(&self, act: &Act, name: &str) -> Result<GroupRow, StoreError> {
+        self.called()?.ensure_group(act, name).await
+    }
+
+    async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError> {
+        self.called()?.find_user(handle).await
+    }
+
+    async fn password_of(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError> {
+        self.called()?.password_of(user).await
+    }
+
+    async fn page_users(&self, filter: &UserFilter) -> Result<Page<UserRow>, StoreError> {
+        self.called()?.page_users(filter).await
+    }
+
+    async fn invite_user(&self, act: &Act, user: &NewUser, link: &NewLink) -> Result<UserChanged, StoreError> {
+        self.called()?.invite_user(act, user, link).await
+    }
+
+    async fn change_user(&self, act: &Act, handle: &str, changes: &[UserChange]) -> Result<UserChanged, StoreError> {
+        self.called()?.change_user(act, handle, changes).await
+    }
+
+    async fn set_password(
+        &self,
+        act: &Act,
+        user: &UserId,
+        password: &PasswordHash,
+        keep: &SessionId,
+    ) -> Result<(), StoreError> {
+        self.called()?.set_password(act, user, password, keep).await
+    }
+
+    async fn is_set_up(&self) -> Result<bool, StoreError> {
+        self.called()?.is_set_up().await
+    }
+
+    async fn make_setup_link(&self, act: &Act, link: &NewLink) -> Result<bool, StoreError> {
+        self.called()?.make_setup_link(act, link).await
+    }
+
+    async fn make_reset_link(&self, act: &Act, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
+        self.called()?.make_reset_link(act, user, link).await
+    }
+
+    async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError> {
+        self.called()?.find_link(hash, now).await
+    }
+
+    async fn redeem(&self, act: &Act, redeemed: &Redeemed) -> Result<Option<UserRow>, StoreError> {
+        self.called()?.redeem(act, redeemed).await
+    }
+
+    async fn open_session(
+        &self,
+        act: &Act,
+        user: &UserId,
+        password: &PasswordHash,
+        session: &NewSession,
+    ) -> Result<bool, StoreError> {
+        self.called()?.open_session(act, user, password, session).await
+    }
+
+    async fn note_refusal(&self, act: &Act, user: Option<&UserRow>) -> Result<(), StoreError> {
+        self.called()?.note_refusal(act, user).await
+    }
+
+    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
+        self.called()?.find_session(hash).await
+    }
+
+    async fn touch_session(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
+        self.called()?.touch_session(session, at).await
+    }
+
+    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
+        self.called()?.list_sessions(user).await
+    }
+
+    async fn end_session(&self, act: &Act, session: &SessionId) -> Result<(), StoreError> {
+        self.called()?.end_session(act, session).await
+    }
+
+    async fn end_sessions(&self, act: &Act, user: &UserId) -> Result<u64, StoreError> {
+        self.called()?.end_sessions(act, user).await
+    }
+
+    async fn knows_address(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
+        self.called()?.knows_address(user, address).await
+    }
+
+    async fn insert_admin_token(&self, act: &Act, token: &AdminTokenRow, hash: &SecretHash) -> Result<(), StoreError> {
+        self.called()?.insert_admin_token(act, token, hash).await
+    }
+
+    async fn find_admin_token(
+        &self,
+        public_id: &PublicId,
+    ) -> Result<Option<(AdminTokenRow, SecretHash, UserRow)>, StoreError> {
+        self.called()?.find_admin_token(public_id).await
+    }
+
+    async fn touch_admin_token(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError> {
+        self.called()?.touch_admin_token(token, at).await
+    }
+
+    async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError> {
+        self.called()?.list_admin_tokens(owner).await
+    }
+
+    async fn delete_admin_token(
+        &self,
+        act: &Act,
+        handle: &str,
+        owner: Option<&UserId>,
+    ) -> Result<Option<AdminTokenRow>, StoreError> {
+        self.called()?.delete_admin_token(act, handle, owner).await
+    }
+
+    async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError> {
+        self.called()?.list_groups().await
+    }
+
+    async fn delete_group(&self, act: &Act, handle: &str) -> Result<GroupDeleted, StoreError> {
+        self.called()?.delete_group(act, handle).await
+    }
+
+    async fn page_audit(&self, filter: &AuditFilter) -> Result<Page<AuditRow>, StoreError> {
+        self.called()?.page_audit(filter).await
+    }
+}

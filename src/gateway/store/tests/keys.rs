@@ -1,0 +1,217 @@
+//! Keys, in every database.
+
+use super::*;
+use crate::gateway::store::testing::act_at;
+
+fn rotation(byte: u8, previous_until: Option<Timestamp>) -> Rotation {
+    Rotation { hash: KeyHash([byte; 32]), previous_until }
+}
+
+fn keys_named(keys: &[KeyRow]) -> Vec<&str> {
+    keys.iter().map(|key| key.name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_key_comes_back_as_it_went_in() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        for handle in [row.id.as_str(), row.public_id.as_str()] {
+            assert_eq!(store.find_key(handle, None).await.unwrap(), Some(row.clone()));
+            assert_eq!(store.find_key(handle, Some(&row.user)).await.unwrap(), Some(row.clone()));
+            assert_eq!(store.find_key(handle, Some(&"usr_2".into())).await.unwrap(), None);
+        }
+        assert_eq!(store.find_key("public-two", None).await.unwrap(), None);
+        assert!(matches!(store.insert_key(&Act::command(), &row).await, Err(StoreError::Conflict)));
+    }
+}
+
+#[tokio::test]
+async fn keys_are_changed_by_either_id_until_they_are_deleted() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let (by_id, by_public_id) = (row.id.as_str(), row.public_id.as_str());
+        let (first, later) = (at("2026-02-01T00:00:00Z"), at("2026-03-01T00:00:00Z"));
+        let change =
+            async |handle: &str, change, when| store.change_key(&act_at(when), handle, None, &[change]).await.unwrap();
+
+        assert_eq!(change(by_id, KeyChange::Disable, first).await.unwrap().disabled_at, Some(first));
+        assert_eq!(change(by_public_id, KeyChange::Disable, later).await.unwrap().disabled_at, Some(first));
+        assert_eq!(change(by_id, KeyChange::Enable, later).await.unwrap(), row);
+        assert_eq!(change("one", KeyChange::Disable, later).await, None);
+
+        assert_eq!(change(by_public_id, KeyChange::Delete, later).await.unwrap().deleted_at, Some(later));
+        assert_eq!(change(by_id, KeyChange::Enable, later).await, None);
+        assert_eq!(store.list_keys().await.unwrap(), []);
+        assert_eq!(store.find_key(by_id, None).await.unwrap(), None);
+        // Whoever checks keys still hears of it, so that it can be refused like any other.
+        let checks = store.keys_after(0).await.unwrap();
+        assert!(checks.iter().any(|check| check.id == row.id && check.refused));
+    }
+}
+
+#[tokio::test]
+async fn several_changes_are_one() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let changes = [KeyChange::Rename("two".to_owned()), KeyChange::Expire(None), KeyChange::Disable];
+        let changed = store.change_key(&Act::command(), row.id.as_str(), None, &changes).await.unwrap().unwrap();
+        assert_eq!((changed.name.as_str(), changed.expires_at), ("two", None));
+        assert!(changed.disabled_at.is_some());
+    }
+}
+
+#[tokio::test]
+async fn nobody_changes_a_key_of_somebody_else() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let stranger = UserId::from("usr_2");
+        let (act, id) = (Act::command(), row.id.as_str());
+        assert_eq!(store.change_key(&act, id, Some(&stranger), &[KeyChange::Delete]).await.unwrap(), None);
+        assert_eq!(store.rotate_key(&act, &row.id, Some(&stranger), rotation(8, None)).await.unwrap(), None);
+        assert_eq!(store.find_key(id, Some(&row.user)).await.unwrap(), Some(row.clone()));
+        assert!(store.change_key(&act, id, Some(&row.user), &[KeyChange::Delete]).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn noting_the_use_of_a_deleted_key_does_not_revive_it() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let moment = at("2026-02-01T00:00:00Z");
+        store.change_key(&act_at(moment), row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        store.touch_key(&row.id, moment).await.unwrap();
+        assert_eq!(store.find_key(row.id.as_str(), None).await.unwrap(), None);
+        assert!(store.keys_after(0).await.unwrap()[0].refused);
+    }
+}
+
+#[tokio::test]
+async fn whatever_matters_to_a_check_is_told_once_and_nothing_else_is() {
+    for Fixture { store, .. } in stores().await {
+        let (one, two) = (key(&*store, "one").await, key(&*store, "two").await);
+        let act = Act::command();
+        let mut seen = 0;
+        let mut told = async || {
+            let checks = store.keys_after(seen).await.unwrap();
+            seen = checks.last().map_or(seen, |check| check.revision);
+            checks.into_iter().map(|check| check.id).collect::<Vec<_>>()
+        };
+        assert_eq!(told().await, [one.id.clone(), two.id.clone()]);
+        assert_eq!(told().await, []);
+
+        let change = async |change| store.change_key(&act, one.id.as_str(), None, &[change]).await.unwrap().unwrap();
+        for told_of in [KeyChange::Disable, KeyChange::Enable, KeyChange::Expire(None)] {
+            change(told_of).await;
+            assert_eq!(told().await, std::slice::from_ref(&one.id));
+        }
+        store.rotate_key(&act, &one.id, None, rotation(8, None)).await.unwrap().unwrap();
+        assert_eq!(told().await, std::slice::from_ref(&one.id));
+        for told_of in [UserChange::Disable, UserChange::Enable] {
+            store.change_user(&act, one.user.as_str(), &[told_of]).await.unwrap();
+            assert_eq!(told().await.len(), 2);
+        }
+
+        store.touch_key(&one.id, Timestamp::now()).await.unwrap();
+        change(KeyChange::Rename("other".to_owned())).await;
+        change(KeyChange::Enable).await;
+        assert_eq!(told().await, []);
+        change(KeyChange::Delete).await;
+        assert_eq!(told().await, std::slice::from_ref(&one.id));
+    }
+}
+
+#[tokio::test]
+async fn a_rotated_key_keeps_everything_but_its_hash() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let until = at("2026-02-02T00:00:00Z");
+        let rotate = async |hash, until| {
+            store.rotate_key(&Act::command(), &row.id, None, rotation(hash, until)).await.unwrap().unwrap()
+        };
+        let check = async || store.keys_after(0).await.unwrap().pop().unwrap();
+        assert_eq!(
+            rotate(8, Some(until)).await,
+            KeyRow { hash: KeyHash([8; 32]), previous_until: Some(until), ..row.clone() }
+        );
+        assert_eq!(check().await.previous, Some((KeyHash([7; 32]), until)));
+        rotate(9, Some(until)).await;
+        assert_eq!(check().await.previous, Some((KeyHash([8; 32]), until)));
+        assert_eq!(rotate(10, None).await, KeyRow { hash: KeyHash([10; 32]), ..row.clone() });
+        assert_eq!((check().await.hash, check().await.previous), (KeyHash([10; 32]), None));
+    }
+}
+
+#[tokio::test]
+async fn keys_come_in_pages_the_newest_first() {
+    for Fixture { store, .. } in stores().await {
+        let mut ids = Vec::new();
+        for name in ["a", "b", "c", "d"] {
+            ids.push(key(&*store, name).await.id);
+        }
+        store.change_key(&Act::command(), ids[1].as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        let page = async |before, limit| {
+            let filter = KeyFilter { before, limit, ..KeyFilter::default() };
+            store.page_keys(&filter, Timestamp::now()).await.unwrap()
+        };
+        let first = page(None, 2).await;
+        assert_eq!((keys_named(&first.items), first.total, first.has_more), (vec!["d", "c"], 3, true));
+        let second = page(Some(ids[2].clone()), 2).await;
+        assert_eq!((keys_named(&second.items), second.total, second.has_more), (vec!["a"], 3, false));
+        // Also where the last one of a page was deleted meanwhile.
+        assert_eq!(keys_named(&page(Some(ids[1].clone()), 2).await.items), ["a"]);
+        assert_eq!(keys_named(&page(Some("key_0".into()), 2).await.items), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn keys_are_found_by_what_people_know_of_them() {
+    for Fixture { store, .. } in stores().await {
+        let act = Act::command();
+        let ada = key(&*store, "laptop 100%").await;
+        let bob = store.ensure_user(&act, "Bob").await.unwrap();
+        let studio = store.ensure_group(&act, "studio").await.unwrap();
+        let bobs = KeyRow {
+            id: "key_b".into(),
+            public_id: "public-b".into(),
+            name: "build_server".to_owned(),
+            user: bob.id.clone(),
+            group: studio.id,
+            expires_at: None,
+            ..ada.clone()
+        };
+        store.insert_key(&act, &bobs).await.unwrap();
+        let find = async |filter: KeyFilter| {
+            let filter = KeyFilter { limit: 10, ..filter };
+            let page = store.page_keys(&filter, at("2026-06-01T00:00:00Z")).await.unwrap();
+            assert_eq!(page.total, u64::try_from(page.items.len()).unwrap());
+            page.items.into_iter().map(|key| key.name).collect::<Vec<_>>().join(" ")
+        };
+        let search = async |text: &str| find(KeyFilter { search: Some(text.to_owned()), ..KeyFilter::default() }).await;
+        assert_eq!(search("LAPTOP").await, "laptop 100%");
+        assert_eq!(search("public-b").await, "build_server");
+        assert_eq!(search("bob").await, "build_server");
+        // What stands for other letters in a pattern stands for itself here.
+        assert_eq!((search("0%").await, search("_").await), ("laptop 100%".to_owned(), "build_server".to_owned()));
+        assert_eq!(search("\\").await, "");
+        assert_eq!(find(KeyFilter { owner: Some(bob.id.clone()), ..KeyFilter::default() }).await, "build_server");
+        assert_eq!(find(KeyFilter { group: Some("studio".to_owned()), ..KeyFilter::default() }).await, "build_server");
+        assert_eq!(find(KeyFilter { group: Some("none".to_owned()), ..KeyFilter::default() }).await, "");
+
+        let state = async |state| find(KeyFilter { state: Some(state), ..KeyFilter::default() }).await;
+        assert_eq!(state(KeyState::Active).await, "build_server laptop 100%");
+        store.change_user(&act, "Bob", &[UserChange::Disable]).await.unwrap();
+        assert_eq!(state(KeyState::UserDisabled).await, "build_server");
+        assert_eq!(state(KeyState::Active).await, "laptop 100%");
+        let end = KeyChange::Expire(Some(at("2026-05-01T00:00:00Z")));
+        store.change_key(&act, ada.id.as_str(), None, &[end]).await.unwrap();
+        assert_eq!(
+            (state(KeyState::Expired).await, state(KeyState::Active).await),
+            ("laptop 100%".to_owned(), String::new())
+        );
+        store.change_key(&act, ada.id.as_str(), None, &[KeyChange::Disable]).await.unwrap();
+        assert_eq!(
+            (state(KeyState::Disabled).await, state(KeyState::Expired).await),
+            ("laptop 100%".to_owned(), String::new())
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! Counts by day and key against the records that they count.
+
+use super::*;
+
+/// A small generator (splitmix64): a run can be had again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
+    }
+}
+
+type Place = (String, Day, String, String);
+
+/// The counts as the database has them, place by place.
+async fn counted(store: &dyn Store) -> BTreeMap<Place, Counts> {
+    let mut found = BTreeMap::new();
+    let day = |day| UsageFilter { since: Some(day), until: Some(day), ..UsageFilter::default() };
+    for DayCounts { day: date, .. } in store.usage_by_day(&UsageFilter::default()).await.unwrap() {
+        for of in store.usage_by_key(&day(date), None).await.unwrap() {
+            found.insert((of.key.to_string(), date, of.user.to_string(), of.group), of.counts);
+        }
+    }
+    found
+}
+
+fn add(sum: &mut Counts, record: &Record) {
+    let usage = record.usage.clone().unwrap_or_default();
+    sum.requests += 1;
+    sum.succeeded += u64::from(record.state == State::Succeeded);
+    sum.failed += u64::from(record.state != State::Succeeded);
+    sum.images += record.delivered.len() as u64;
+    sum.input_tokens += usage.input_tokens.unwrap_or(0);
+    sum.output_tokens += usage.output_tokens.unwrap_or(0);
+    sum.total_tokens += usage.total_tokens.unwrap_or(0);
+}
+
+/// The counts as the records have them.
+async fn recounted(store: &dyn Store) -> BTreeMap<Place, Counts> {
+    let mut sums: BTreeMap<Place, Counts> = BTreeMap::new();
+    for record in all(store).await {
+        let place = (record.key.to_string(), record.created_at.into(), record.user.to_string(), record.group.clone());
+        add(sums.entry(place).or_default(), &record);
+    }
+    sums
+}
+
+fn intent(random: &mut Random, id: &str) -> Record {
+    let key = random.of(&["key_1", "key_2", "key_3"]);
+    let user = if key == "key_3" { "usr_2" } else { "usr_1" };
+    let created_at = at(random.of(&[
+        "2026-11-20T23:59:59.999Z",
+        "2026-11-21T00:00:00Z",
+        "2026-11-21T23:00:00Z",
+        "2026-12-01T12:00:00Z",
+    ]));
+    let group = random.of(&["default", "other"]).to_owned();
+    Record { created_at, key: key.into(), user: user.into(), group, ..record(id) }
+}
+
+fn outcome(random: &mut Random, open: &Record) -> Record {
+    let tokens = |random: &mut Random| (random.below(3) > 0).then(|| random.below(5000));
+    let (input_tokens, output_tokens, total_tokens) = (tokens(random), tokens(random), tokens(random));
+    let usage = Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() };
+    let image = Delivered { size: None, output_format: Some("png".to_owned()) };
+    Record {
+        state: random.of(&[State::Succeeded, State::Failed, State::Refused, State::Cancelled, State::Interrupted]),
+        delivered: vec![image; usize::try_from(random.below(4)).unwrap()],
+        usage: Some(usage).filter(|usage| *usage != Usage::default()),
+        ..open.clone()
+    }
+}
+
+/// One of the writes that a ledger may do, and those that it should not but that must do no harm.
+fn step(random: &mut Random, running: &mut Vec<Record>, closed: &mut Vec<Record>, number: u64) -> (bool, Record) {
+    match random.below(8) {
+        0..3 => {
+            let open = intent(random, &format!("r{number}"));
+            running.push(open.clone());
+            (true, open)
+        }
+        3..6 if !running.is_empty() => {
+            let place = usize::try_from(random.below(running.len() as u64)).unwrap();
+            let done = outcome(random, &running.swap_remove(place));
+            closed.push(done.clone());
+            (false, done)
+        }
+        // Once more, perhaps with another outcome.
+        6 if !closed.is_empty() => {
+            let place = usize::try_from(random.below(closed.len() as u64)).unwrap();
+            (false, outcome(random, &closed[place]))
+        }
+        // What was never begun.
+        6 => {
+            let never = intent(random, "never");
+            (false, outcome(random, &never))
+        }
+        // An id that is taken, or an intent that nobody closes.
+        _ => (true, closed.last().cloned().unwrap_or_else(|| intent(random, "r0"))),
+    }
+}
+
+/// Forty commits of one or more writes.
+async fn story(store: &dyn Store, random: &mut Random) {
+    let (mut running, mut closed) = (Vec::new(), Vec::new());
+    for round in 0..40 {
+        let size = random.of(&[1, 1, 2, 7]);
+        let steps: Vec<_> =
+            (0..size).map(|place| step(random, &mut running, &mut closed, round * 10 + place)).collect();
+        let writes: Vec<_> = steps
+            .iter()
+            .map(|(open, record)| if *open { RecordWrite::Open(record) } else { RecordWrite::Close(record) })
+            .collect();
+        write(store, &writes).await;
+    }
+}
+
+#[tokio::test]
+async fn counts_are_those_of_the_records_whatever_is_written_and_however_often() {
+    for seed in 0..8 {
+        for Fixture { store, .. } in stores().await {
+            let mut random = Random(seed);
+            story(&*store, &mut random).await;
+            assert_eq!(counted(&*store).await, recounted(&*store).await, "seed {seed}");
+            // What is still running is counted by the next start, once.
+            let left = store.interrupt_running(&NodeId::only()).await.unwrap();
+            assert!(left > 0, "seed {seed} leaves nothing open");
+            assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 0);
+            let after = counted(&*store).await;
+            assert_eq!(after, recounted(&*store).await, "seed {seed}");
+            assert_eq!(after.values().map(|counts| counts.requests).sum::<u64>(), all(&*store).await.len() as u64);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_intent_is_not_counted_before_it_is_closed() {
+    for Fixture { store, .. } in stores().await {
+        write(&*store, &[RecordWrite::Open(&record("r1"))]).await;
+        assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap(), Counts::default());
+        assert_eq!(store.usage_by_day(&UsageFilter::default()).await.unwrap(), []);
+        write(&*store, &[RecordWrite::Close(&finished("r1"))]).await;
+        let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
+        let expected = Counts { requests: 1, succeeded: 1, images: 1, input_tokens: 17, output_tokens: 392, ..counts };
+        assert_eq!((counts, counts.total_tokens, counts.failed), (expected, 409, 0));
+    }
+}
+
+#[tokio::test]
+async fn counts_are_asked_for_by_whom_what_and_when() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let with = |id: &str, day: u32, key: &KeyId, user: &UserId, group: &str| {
+            let created_at = at(&format!("2026-11-{day:02}T12:00:00Z"));
+            Record { created_at, key: key.clone(), user: user.clone(), group: group.to_owned(), ..finished(id) }
+        };
+        let (other_key, other) = (KeyId::from("key_2"), UserId::from("usr_2"));
+        for record in [
+            with("a", 20, &row.id, &row.user, "default"),
+            with("b", 21, &row.id, &row.user, "other"),
+            with("c", 21, &other_key, &other, "other"),
+            with("d", 22, &other_key, &other, "default"),
+        ] {
+            let open = Record { state: State::Running, ..record.clone() };
+            write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&record)]).await;
+        }
+        let days = async |filter: UsageFilter| -> Vec<(String, u64)> {
+            let days = store.usage_by_day(&filter).await.unwrap();
+            let sum: u64 = days.iter().map(|of| of.counts.requests).sum();
+            assert_eq!(store.usage_in_total(&filter).await.unwrap().requests, sum);
+            let by_key = store.usage_by_key(&filter, None).await.unwrap();
+            assert_eq!(by_key.iter().map(|of| of.counts.requests).sum::<u64>(), sum);
+            days.into_iter().map(|of| (of.day.to_string().split_off(8), of.counts.requests)).collect()
+        };
+        let on =
+            |pairs: &[(&str, u64)]| pairs.iter().map(|(day, count)| ((*day).to_owned(), *count)).collect::<Vec<_>>();
+        let none = UsageFilter::default;
+        let (first, last) = (Some("2026-11-21".parse().unwrap()), Some("2026-11-21".parse().unwrap()));
+
+        assert_eq!(days(none()).await, on(&[("20", 1), ("21", 2), ("22", 1)]));
+        assert_eq!(days(UsageFilter { since: first, ..none() }).await, on(&[("21", 2), ("22", 1)]));
+        assert_eq!(days(UsageFilter { until: last, ..none() }).await, on(&[("20", 1), ("21", 2)]));
+        assert_eq!(days(UsageFilter { since: first, until: last, ..none() }).await, on(&[("21", 2)]));
+        assert_eq!(days(UsageFilter { group: Some("other".to_owned()), ..none() }).await, on(&[("21", 2)]));
+        for handle in [row.id.as_str(), row.public_id.as_str()] {
+            let filter = UsageFilter { key: Some(handle.to_owned()), ..none() };
+            assert_eq!(days(filter).await, on(&[("20", 1), ("21", 1)]), "{handle}");
+        }
+        for handle in [row.user.as_str(), "ada"] {
+            let filter = UsageFilter { user: Some(handle.to_owned()), ..none() };
+            assert_eq!(days(filter.clone()).await, on(&[("20", 1), ("21", 1)]), "{handle}");
+            assert_eq!(days(UsageFilter { owner: Some(other.clone()), ..filter }).await, []);
+        }
+        assert_eq!(days(UsageFilter { owner: Some(other.clone()), ..none() }).await, on(&[("21", 1), ("22", 1)]));
+
+        let asked = [row.id.clone(), other_key.clone(), KeyId::from("key_3")];
+        let sums = store.usage_of_keys(&asked).await.unwrap();
+        let requests: Vec<_> = asked.iter().map(|key| sums.get(key).map(|counts| counts.requests)).collect();
+        assert_eq!(requests, [Some(2), Some(2), None]);
+        assert_eq!(store.usage_of_keys(&[]).await.unwrap().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn nobody_becomes_somebody_else_by_their_name() {
+    for Fixture { store, .. } in stores().await {
+        let ada = store.ensure_user(&Act::command(), "ada").await.unwrap();
+        let imitator = store.ensure_user(&Act::command(), ada.id.as_str()).await.unwrap();
+        for (id, user) in [("hers", &ada.id), ("his", &imitator.id)] {
+            let open = Record { user: user.clone(), ..record(id) };
+            write(
+                &*store,
+                &[RecordWrite::Open(&open), RecordWrite::Close(&Record { state: State::Failed, ..open.clone() })],
+            )
+            .await;
+        }
+        let filter = RecordFilter { user: Some(ada.id.to_string()), ..RecordFilter::default() };
+        assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["hers"]);
+    }
+}
+
+/// An upstream that claims everything must not take the outcome of its job with it, nor the pages of all others.
+#[tokio::test]
+async fn counts_end_at_the_largest_number_and_nothing_breaks() {
+    for Fixture { store, .. } in stores().await {
+        let huge = Usage { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..Usage::default() };
+        for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {
+            let open = Record { key: key.into(), ..record(id) };
+            let closed = Record { state: State::Succeeded, usage: Some(huge.clone()), ..open.clone() };
+            let written = write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
+            assert_eq!(written, [Written::Done, Written::Done]);
+        }
+        let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
+        assert_eq!((counts.requests, counts.total_tokens, counts.input_tokens), (3, i64::MAX as u64, i64::MAX as u64));
+    }
+}

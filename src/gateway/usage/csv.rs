@@ -1,0 +1,184 @@
+//! Comma-separated values, as RFC 4180 has them, for spreadsheets.
+//!
+//! Many texts here come from callers. A spreadsheet takes a cell that begins like a formula for one, and a formula can
+//! fetch an address or start a program: such a text gets an apostrophe in front.
+
+use super::{Counts, DayCounts, NamedCounts, NamedRecord};
+
+/// The names are those of the JSON records; what is nested there is named with both words.
+const RECORD: [&str; 32] = [
+    "request_id",
+    "created_at",
+    "operation",
+    "model",
+    "stream",
+    "state",
+    "error_code",
+    "size",
+    "quality",
+    "output_format",
+    "n",
+    "delivered",
+    "input_tokens",
+    "input_image_tokens",
+    "input_text_tokens",
+    "output_tokens",
+    "output_image_tokens",
+    "output_text_tokens",
+    "total_tokens",
+    "cost_usd",
+    "latency_ms",
+    "first_byte_ms",
+    "attempts",
+    "account",
+    "group",
+    "user",
+    "user_name",
+    "key",
+    "key_name",
+    "end_user",
+    "fallback",
+    "injected_tool",
+];
+
+const COUNTS: [&str; 7] =
+    ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens"];
+const KEY: [&str; 5] = ["key", "name", "user", "user_name", "group"];
+
+/// The line above records.
+pub(crate) fn heading() -> String {
+    line(RECORD.map(str::to_owned))
+}
+
+/// One line for each record.
+pub(crate) fn records<'a>(records: impl IntoIterator<Item = &'a NamedRecord>) -> String {
+    records.into_iter().map(|record| line(of_record(record))).collect()
+}
+
+/// A heading, and one line for each day.
+pub(crate) fn days(days: &[DayCounts]) -> String {
+    let heading = line(["day"].into_iter().chain(COUNTS).map(str::to_owned));
+    let lines = days.iter().map(|of| line([of.day.to_string()].into_iter().chain(of_counts(&of.counts))));
+    [heading].into_iter().chain(lines).collect()
+}
+
+/// A heading, and one line for each key.
+pub(crate) fn keys(keys: &[NamedCounts]) -> String {
+    let heading = line(KEY.into_iter().chain(COUNTS).map(str::to_owned));
+    let lines = keys.iter().map(|NamedCounts { of, name, user_name }| {
+        let named = [of.key.to_string(), text(name), of.user.to_string(), text(user_name), safe(&of.group)];
+        line(named.into_iter().chain(of_counts(&of.counts)))
+    });
+    [heading].into_iter().chain(lines).collect()
+}
+
+fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [String; RECORD.len()] {
+    let usage = record.usage.clone().unwrap_or_default();
+    let input = usage.input_tokens_details.unwrap_or_default();
+    let output = usage.output_tokens_details.unwrap_or_default();
+    [
+        record.request_id.to_string(),
+        record.created_at.to_string(),
+        record.operation.clone(),
+        text(&record.model),
+        record.stream.to_string(),
+        record.state.as_str().to_owned(),
+        text(&record.error_code),
+        text(&record.size),
+        text(&record.quality),
+        text(&record.output_format),
+        number(record.n),
+        record.delivered.len().to_string(),
+        number(usage.input_tokens),
+        number(input.image_tokens),
+        number(input.text_tokens),
+        number(usage.output_tokens),
+        number(output.image_tokens),
+        number(output.text_tokens),
+        number(usage.total_tokens),
+        number(record.cost_usd),
+        number(record.latency_ms),
+        number(record.first_byte_ms),
+        record.attempts.len().to_string(),
+        text(&record.account),
+        safe(&record.group),
+        record.user.to_string(),
+        text(user_name),
+        record.key.to_string(),
+        text(key_name),
+        text(&record.end_user),
+        text(&record.fallback),
+        record.injected_tool.to_string(),
+    ]
+}
+
+fn of_counts(counts: &Counts) -> [String; COUNTS.len()] {
+    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = counts;
+    [requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens].map(u64::to_string)
+}
+
+fn line(fields: impl IntoIterator<Item = String>) -> String {
+    let fields: Vec<String> = fields.into_iter().map(|field| quoted(&field)).collect();
+    fields.join(",") + "\r\n"
+}
+
+/// What is unknown is empty, and not 0.
+fn number(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+#[expect(clippy::ref_option, reason = "it is given fields of records")]
+fn text(value: &Option<String>) -> String {
+    value.as_deref().map(safe).unwrap_or_default()
+}
+
+/// A text that no spreadsheet takes for a formula. The wide letters are those that some take for the others.
+fn safe(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
+    if is_formula { format!("'{text}") } else { text.to_owned() }
+}
+
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::store::testing::finished;
+
+    #[test]
+    fn a_field_is_quoted_only_where_it_must_be() {
+        assert_eq!(quoted("plain text"), "plain text");
+        assert_eq!(quoted("a,b"), "\"a,b\"");
+        assert_eq!(quoted("a \"b\"\nc"), "\"a \"\"b\"\"\nc\"");
+    }
+
+    #[test]
+    fn without_rows_there_is_still_a_heading() {
+        assert_eq!((heading() + &records([])).lines().count(), 1);
+        assert_eq!(days(&[]), "day,requests,succeeded,failed,images,input_tokens,output_tokens,total_tokens\r\n");
+        assert!(keys(&[]).starts_with("key,name,user,user_name,group,requests,"));
+    }
+
+    #[test]
+    fn no_text_of_a_caller_becomes_a_formula() {
+        for formula in ["=1+1", "+a", "-a", "@SUM(A1)", "\t=a", "\r=a", "\n=a", "＝a"] {
+            let mut record = finished("r1");
+            let hostile = || Some(formula.to_owned());
+            (record.model, record.end_user, record.size, record.fallback) =
+                (hostile(), hostile(), hostile(), hostile());
+            formula.clone_into(&mut record.group);
+            let record = NamedRecord { record, key_name: hostile(), user_name: hostile() };
+            let written = records([&record]);
+            let guarded = quoted(&format!("'{formula}"));
+            assert_eq!(written.matches(&guarded).count(), 7, "{written}");
+            assert_eq!(written.matches(formula).count(), 7, "{written}");
+        }
+        assert_eq!(safe("a=b"), "a=b");
+    }
+}

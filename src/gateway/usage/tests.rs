@@ -1,0 +1,97 @@
+//! Pages of records, and names beside ids.
+
+use super::*;
+use crate::gateway::store::testing::{finished, fresh, key, record};
+use crate::gateway::store::{NodeId, RecordWrite, State};
+
+async fn written(store: &dyn Store, records: impl IntoIterator<Item = Record>) {
+    for closed in records {
+        let open = Record { state: State::Running, ..closed.clone() };
+        let writes = [RecordWrite::Open(&open), RecordWrite::Close(&closed)];
+        store.write_records(&NodeId::only(), &writes).await.unwrap();
+    }
+}
+
+fn ids(page: &RecordPage) -> String {
+    page.records.iter().map(|named| named.record.request_id.as_str()).collect()
+}
+
+#[tokio::test]
+async fn pages_hold_every_record_once_although_new_ones_come_and_moments_are_equal() {
+    let (_dir, store) = fresh().await;
+    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
+    // All of one moment: their order is that in which they came.
+    written(&*store, ["a", "b", "c", "d", "e"].map(finished)).await;
+    let (mut filter, mut seen) = (RecordFilter::default(), Vec::new());
+    loop {
+        let page = usage.records(&filter, 2).await.unwrap();
+        seen.push(ids(&page));
+        written(&*store, [finished(&format!("new{}", seen.len()))]).await;
+        if !page.has_more {
+            break;
+        }
+        filter.before = page.records.last().map(|named| named.record.request_id.clone());
+    }
+    assert_eq!(seen, ["ed", "cb", "a"]);
+}
+
+#[tokio::test]
+async fn what_is_somebody_elses_is_not_there_not_even_as_a_place_in_the_list() {
+    let (_dir, store) = fresh().await;
+    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
+    let others = Record { user: "usr_2".into(), key: "key_2".into(), ..finished("theirs") };
+    written(&*store, [finished("mine"), others]).await;
+    let owner = Some(UserId::from("usr_1"));
+
+    let page = usage.records(&RecordFilter { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
+    assert_eq!(ids(&page), "mine");
+    // Whatever else is asked for.
+    for (key, user) in [(Some("key_2"), None), (None, Some("usr_2"))] {
+        let (key, user) = (key.map(str::to_owned), user.map(str::to_owned));
+        let filter = RecordFilter { owner: owner.clone(), key, user, ..RecordFilter::default() };
+        assert_eq!(ids(&usage.records(&filter, 10).await.unwrap()), "");
+    }
+    assert!(usage.record(&"theirs".into(), owner.as_ref()).await.unwrap().is_none());
+    assert!(usage.record(&"theirs".into(), None).await.unwrap().is_some());
+    assert!(usage.record(&"mine".into(), owner.as_ref()).await.unwrap().is_some());
+    for (place, owner) in [("theirs", owner), ("nobody's", None)] {
+        let filter = RecordFilter { owner, before: Some(place.into()), ..RecordFilter::default() };
+        let refused = usage.records(&filter, 10).await;
+        assert!(matches!(&refused, Err(UsageError::UnknownPlace(id)) if id.as_str() == place), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn records_and_counts_say_what_people_call_their_key() {
+    let (_dir, store) = fresh().await;
+    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
+    let row = key(&*store, "laptop").await;
+    let known = |id: &str| Record { key: row.id.clone(), user: row.user.clone(), ..finished(id) };
+    let lost = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished("lost") };
+    written(&*store, [known("a"), known("b"), lost]).await;
+
+    let named = |key: &Option<String>, user: &Option<String>| {
+        (key.clone().unwrap_or_default(), user.clone().unwrap_or_default())
+    };
+    let page = usage.records(&RecordFilter::default(), 10).await.unwrap();
+    let names: Vec<_> = page.records.iter().map(|found| named(&found.key_name, &found.user_name)).collect();
+    let (mine, nobodys) = (("laptop".to_owned(), "ada".to_owned()), (String::new(), String::new()));
+    assert_eq!((ids(&page).as_str(), names), ("balost", vec![mine.clone(), mine.clone(), nobodys.clone()]));
+
+    let keys = usage.by_key(&UsageFilter::default(), None).await.unwrap();
+    let found: Vec<_> = keys.iter().map(|key| (named(&key.name, &key.user_name), key.of.counts.requests)).collect();
+    assert_eq!(found, [(mine, 2), (nobodys, 1)]);
+    assert_eq!(usage.by_key(&UsageFilter::default(), Some(1)).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_running_record_is_found_and_listed_only_by_its_state() {
+    let (_dir, store) = fresh().await;
+    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
+    store.write_records(&NodeId::only(), &[RecordWrite::Open(&record("now"))]).await.unwrap();
+    written(&*store, [finished("then")]).await;
+    assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
+    let running = RecordFilter { state: Some(State::Running), ..RecordFilter::default() };
+    assert_eq!(ids(&usage.records(&running, 10).await.unwrap()), "now");
+    assert_eq!(usage.record(&"now".into(), None).await.unwrap().unwrap().record.state, State::Running);
+}

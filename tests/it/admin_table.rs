@@ -1,0 +1,250 @@
+//! Who may do what to whose: every operation of the operators' document, asked by everybody there is, for what is their
+//! own, somebody else's and nobody's. What each of them gets stands in `tests/cases/admin.json`.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, request};
+
+const TOKEN: &str = "admin-token-canary-0123456789abcdef";
+
+/// Everybody who may ask, as the rows call them.
+const ROLES: [&str; 6] = ["none", "caller", "disabled", "member", "admin", "settings"];
+const OWNERS: [&str; 3] = ["own", "other", "nobody"];
+
+/// A user, with what lets programs of theirs in.
+struct Somebody {
+    id: String,
+    name: String,
+    token: String,
+    record: String,
+}
+
+/// A gateway with people in it.
+struct House {
+    gateway: Gateway,
+    _upstream: FakeUpstream,
+    people: BTreeMap<&'static str, Somebody>,
+    /// For names that nobody has yet.
+    count: Cell<u32>,
+}
+
+/// An operation of the document.
+struct Operation {
+    id: String,
+    method: String,
+    path: String,
+}
+
+fn document() -> Value {
+    serde_json::from_str(include_str!("../../openapi/admin.json")).expect("the document is JSON")
+}
+
+fn rows() -> Vec<Value> {
+    serde_json::from_str(include_str!("../cases/admin.json")).expect("the rows are JSON")
+}
+
+fn operations(document: &Value) -> Vec<Operation> {
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("methods") {
+            let id = operation["operationId"].as_str().expect("an id").to_owned();
+            found.push(Operation { id, method: method.to_uppercase(), path: path.clone() });
+        }
+    }
+    found
+}
+
+/// What is missing in the rows, or has no place there.
+fn gaps(operations: &[Operation], rows: &[Value]) -> Vec<String> {
+    let mut gaps = Vec::new();
+    for Operation { id, .. } in operations {
+        match rows.iter().filter(|row| row["operation"] == *id).count() {
+            1 => {}
+            count => gaps.push(format!("{id} has {count} rows")),
+        }
+    }
+    for row in rows {
+        if operations.iter().all(|operation| row["operation"] != operation.id) {
+            gaps.push(format!("{} is no operation", row["operation"]));
+        }
+        for role in ROLES {
+            let cell = &row[role];
+            let whole = cell.is_u64() && (row["target"].is_null() || cell == 401);
+            if !whole && OWNERS.iter().any(|owner| cell[owner].is_null()) {
+                gaps.push(format!("{} has no cell for {role}", row["operation"]));
+            }
+        }
+    }
+    gaps
+}
+
+// === impl House ===
+
+impl House {
+    fn open() -> Self {
+        let upstream = FakeUpstream::start();
+        let secrets = [("IT_ADMIN", TOKEN)];
+        let accounts = [Account::at("only", &upstream)];
+        let gateway = Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &accounts, &secrets);
+        let mut house = Self { gateway, _upstream: upstream, people: BTreeMap::new(), count: Cell::new(0) };
+        for (name, role) in [("member", "member"), ("other", "member"), ("admin", "admin"), ("disabled", "member")] {
+            // The first start has made an `admin` already.
+            let somebody = house.somebody(&format!("table-{name}"), role);
+            house.people.insert(name, somebody);
+        }
+        house.good(Call::patch("/admin/v1/users/table-disabled").json(&json!({"enabled": false})));
+        house
+    }
+
+    fn somebody(&self, name: &str, role: &str) -> Somebody {
+        let made = self.good(Call::post("/admin/v1/users").json(&json!({"name": name, "role": role})));
+        let token = self.good(Call::post("/admin/v1/tokens").json(&json!({"name": "table", "user": name})));
+        let key = self.good(Call::post("/admin/v1/keys").json(&json!({"name": "table", "user": name})));
+        let secret = key["secret"].as_str().expect("a secret");
+        let image = Call::generation().json(&request(json!({}))).key(secret).send(self.gateway.address());
+        image.good();
+        Somebody {
+            id: made["user"]["id"].as_str().expect("an id").to_owned(),
+            name: name.to_owned(),
+            token: token["secret"].as_str().expect("a secret").to_owned(),
+            record: image.header("x-request-id").expect("an id").to_owned(),
+        }
+    }
+
+    /// What is right whoever else is wrong, asked with the token of the settings.
+    #[track_caller]
+    fn good(&self, call: Call) -> Value {
+        call.key(TOKEN).send(self.gateway.address()).good()
+    }
+
+    fn fresh(&self) -> String {
+        self.count.set(self.count.get() + 1);
+        format!("fresh-{}", self.count.get())
+    }
+
+    /// Who asks.
+    fn key_of(&self, role: &str) -> Option<String> {
+        match role {
+            "none" => None,
+            "caller" => Some(self.gateway.secret().to_owned()),
+            "settings" => Some(TOKEN.to_owned()),
+            user => Some(self.people[user].token.clone()),
+        }
+    }
+
+    /// Whose the thing is that is asked for. What is not asked for by a user is the member's own.
+    fn owner(&self, role: &str, owner: &str) -> Option<&Somebody> {
+        let own = if self.people.contains_key(role) { role } else { "member" };
+        match owner {
+            "own" => Some(&self.people[own]),
+            "other" => Some(&self.people["other"]),
+            _ => None,
+        }
+    }
+
+    /// A new thing of that kind and owner, by the name under which it is asked for.
+    fn thing(&self, kind: &str, owner: Option<&Somebody>) -> String {
+        let Some(owner) = owner else { return "nobody".to_owned() };
+        let new = json!({"name": self.fresh(), "user": owner.name});
+        let named = |body: Value, at: &str| body.pointer(at).and_then(Value::as_str).expect("an id").to_owned();
+        match kind {
+            "user" => owner.id.clone(),
+            "record" => owner.record.clone(),
+            // One that is disabled gets no new one; nobody comes so far as to ask for it.
+            "key" | "token" if owner.name == "table-disabled" => self.thing(kind, self.owner("member", "other")),
+            "key" => named(self.good(Call::post("/admin/v1/keys").json(&new)), "/key/id"),
+            "token" => named(self.good(Call::post("/admin/v1/tokens").json(&new)), "/token/id"),
+            "group" => named(self.good(Call::post("/admin/v1/groups").json(&json!({"name": self.fresh()}))), "/name"),
+            "account" => {
+                let new = json!({"name": self.fresh(), "kind": "simulator"});
+                named(self.good(Call::post("/admin/v1/accounts").json(&new)), "/id")
+            }
+            other => panic!("no way to make a {other}"),
+        }
+    }
+
+    fn ask(&self, operation: &Operation, row: &Value, role: &str, thing: &str) -> Answer {
+        let filled = |text: &str| text.replace("{user}", thing).replace("{fresh}", &self.fresh());
+        let mut path = operation.path.clone();
+        if let (Some(from), Some(to)) = (path.find('{'), path.find('}')) {
+            path.replace_range(from..=to, thing);
+        }
+        if let Some(query) = row["query"].as_str() {
+            path = format!("{path}?{}", filled(query));
+        }
+        let call = match operation.method.as_str() {
+            "GET" => Call::get(&path),
+            "POST" => Call::post(&path),
+            "PATCH" => Call::patch(&path),
+            "DELETE" => Call::delete(&path),
+            other => panic!("no call for {other}"),
+        };
+        let call = match &row["body"] {
+            Value::Null => call,
+            body => call.header("content-type", "application/json").bytes(filled(&body.to_string())),
+        };
+        let call = self.key_of(role).into_iter().fold(call, |call, key| call.key(&key));
+        call.send(self.gateway.address())
+    }
+
+    /// How many changes there have been.
+    fn changes(&self) -> u64 {
+        self.good(Call::get("/admin/v1/audit?limit=1"))["total"].as_u64().expect("a count")
+    }
+
+    /// What is wrong with one cell, if anything is.
+    fn check(&self, operation: &Operation, row: &Value, role: &str, owner: &str) -> Option<String> {
+        let cell = &row[role];
+        let expected = if cell.is_object() { &cell[owner] } else { cell };
+        let thing = row["target"].as_str().map_or_else(String::new, |kind| self.thing(kind, self.owner(role, owner)));
+        let before = self.changes();
+        let answer = self.ask(operation, row, role, &thing);
+        let changed = self.changes() != before;
+        let place = format!("{} of {owner} by {role}", operation.id);
+        if answer.status != *expected {
+            return Some(format!("{place}: {} in place of {expected}: {}", answer.status, answer.text()));
+        }
+        if answer.header("cache-control") != Some("no-store") {
+            return Some(format!("{place}: somebody may keep it"));
+        }
+        // A change that leaves a thing as it is leaves no entry either: its row says so.
+        let changes = operation.method != "GET" && answer.status == 200 && row["changes"] != false;
+        (changed != changes).then(|| format!("{place}: it has {}changed something", if changed { "" } else { "not " }))
+    }
+}
+
+#[test]
+fn every_operation_has_a_row_and_every_row_all_its_cells() {
+    let gaps = gaps(&operations(&document()), &rows());
+    assert!(gaps.is_empty(), "{gaps:#?}");
+}
+
+#[test]
+fn an_operation_without_a_row_is_seen() {
+    let mut fewer = rows();
+    let gone = fewer.pop().expect("a row");
+    fewer[0]["member"] = Value::Null;
+    let gaps = gaps(&operations(&document()), &fewer);
+    let name = gone["operation"].as_str().expect("a name");
+    assert_eq!(gaps, [format!("{name} has 0 rows"), "\"list_keys\" has no cell for member".to_owned()]);
+}
+
+#[test]
+fn everybody_can_do_to_everything_what_the_table_says_and_nothing_else() {
+    let house = House::open();
+    let rows = rows();
+    let mut wrong = Vec::new();
+    for operation in operations(&document()) {
+        // What is missing is told by another test.
+        let Some(row) = rows.iter().find(|row| row["operation"] == operation.id) else { continue };
+        for role in ROLES {
+            for owner in OWNERS.iter().filter(|owner| row["target"].is_string() || **owner == "own") {
+                wrong.extend(house.check(&operation, row, role, owner));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,220 @@
+//! Texts, frames and hosts of somebody who means harm, on pages that somebody else looks at.
+
+use serde_json::json;
+
+use super::browser::{Browser, WITH_SCRIPT};
+use super::forgery::PAGES;
+use super::people::{ADA, ADAS_PASSWORD, ada, invite, make_key, sign_in, sign_in_at};
+use super::visitor::Visitor;
+use crate::kit::{Call, Gateway, Site, request};
+
+/// Each would open a dialog, break the policy or be gone from the text where it is put between tags as it is.
+pub(super) const TEXTS: [&str; 6] = [
+    "<script>alert('key')</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "'-alert(1)-' x='",
+    "</title></textarea><svg onload=alert(2)>",
+    "{{7*7}} ${7*7} javascript:alert(3)",
+    "=HYPERLINK(\"http://evil.example\";\"x\")",
+];
+
+#[test]
+fn what_callers_and_people_write_is_text_on_every_page() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    let mut paths = Vec::new();
+    for text in TEXTS {
+        let (path, secret) = make_key(&mut ada, text);
+        let call = Call::generation().key(&secret).json(&request(json!({ "user": text, "size": "1024x1024" })));
+        call.send(gateway.address()).good();
+        paths.push(path);
+    }
+    // Names of people are narrower; what is refused is shown again in the form, and in the trail.
+    for text in TEXTS {
+        let form = ada.form("/people", "/people").with(&[("name", text), ("role", "member")]);
+        let answer = ada.post("/people", &form.fields);
+        assert!(!answer.text().contains(text) || !text.contains('<'), "{}", answer.text());
+        drop(sign_in(&mut Visitor::to(&gateway), text, "a password that is wrong"));
+    }
+    gateway.settled(TEXTS.len());
+    for record in gateway.records() {
+        paths.push(format!("/records/{}", record["request_id"].as_str().expect("an id")));
+    }
+    paths.extend(PAGES.map(str::to_owned));
+    for text in TEXTS {
+        paths.push(format!("/keys?search={}", super::visitor::encoded(text)));
+        paths.push(format!("/sign-in?next={}", super::visitor::encoded(text)));
+    }
+    let browser = Browser::start();
+    let tab = browser.tab(&gateway, WITH_SCRIPT);
+    sign_in_at(&tab, ADA, ADAS_PASSWORD);
+    let mut shown = String::new();
+    for path in &paths {
+        // A dialog, a script or a broken policy fails here.
+        let seen = tab.go(path);
+        assert!([200, 400].contains(&seen.status), "{path}: {}", seen.status);
+        shown.push_str(&tab.text());
+    }
+    for text in TEXTS {
+        assert!(shown.matches(text).count() >= 3, "{text} is not on the pages as it was written");
+    }
+}
+
+#[test]
+fn a_table_for_a_spreadsheet_holds_no_formula() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    for formula in ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1"] {
+        let (_, secret) = make_key(&mut ada, &format!("{formula} x"));
+        Call::generation().key(&secret).json(&request(json!({ "user": formula }))).send(gateway.address()).good();
+    }
+    gateway.settled(5);
+    for path in ["/usage.csv", "/records.csv"] {
+        let answer = ada.get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/csv")), "{answer:?}");
+        let text = answer.text();
+        let cells = text.lines().flat_map(|line| line.split(',')).map(|cell| cell.trim_matches('"'));
+        let formulas: Vec<&str> = cells.filter(|cell| cell.starts_with(['=', '+', '-', '@', '\t'])).collect();
+        assert!(formulas.is_empty(), "{path}: {formulas:?}\n{text}");
+        assert!(path != "/records.csv" || text.contains("SUM(A1)"), "{text}");
+    }
+}
+
+#[test]
+fn no_page_stands_in_a_frame_of_another_site() {
+    let gateway = Gateway::simulated();
+    drop(ada(&gateway));
+    let browser = Browser::start();
+    let origin = format!("http://{}", gateway.address());
+    let frames: String =
+        ["/keys", "/sign-in", "/profile"].map(|path| format!("<iframe src=\"{origin}{path}\"></iframe>")).concat();
+    let page = format!("<!doctype html><html lang=en><title>Game</title>{frames}<p>Click here</p></html>");
+    let site = Site::serving(move |path| (path == "/").then(|| ("content-type: text/html", page.clone())));
+    let tab = browser.tab_beside(&gateway, WITH_SCRIPT, &[&site.origin()]);
+    sign_in_at(&tab, ADA, ADAS_PASSWORD);
+    tab.try_go(&site.origin()).expect("the page of the game");
+    tab.wait_for_faults(3, "frame");
+    let frames = tab.frames();
+    assert_eq!(frames.len(), 3);
+    for frame in frames {
+        assert!(!frame["url"].as_str().is_some_and(|url| url.starts_with(&origin)), "{frame}");
+        assert!(!frame["text"].as_str().is_some_and(|text| text.contains("imagate")), "{frame}");
+    }
+    let mut ada = Visitor::to(&gateway);
+    sign_in(&mut ada, ADA, ADAS_PASSWORD);
+    for path in PAGES.into_iter().chain(["/sign-in", "/keys/nothing-here"]) {
+        let answer = ada.get(path);
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{path}");
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        assert!(policy.contains("frame-ancestors 'none'") && policy.contains("default-src 'none'"), "{path}: {policy}");
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{path}: {policy}");
+        assert!(policy.contains("base-uri 'none'") && policy.contains("form-action 'self'"), "{path}: {policy}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert!(
+            ["no-referrer", "same-origin"].contains(&answer.header("referrer-policy").unwrap_or_default()),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_host_that_is_not_ours_gets_no_page_and_stands_on_none() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    let (key, _) = make_key(&mut ada, "laptop");
+    let form = ada.form("/keys", "/keys").with(&[("name", "forged")]);
+    let before = ada.get("/keys").text().matches("<tr").count();
+    for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "127.1", "", "user@127.0.0.1"] {
+        for path in PAGES.into_iter().chain(["/sign-in", "/", key.as_str()]) {
+            let answer = ada.send(Call::get(path).header("host", host));
+            assert!([400, 421].contains(&answer.status), "{host} {path}: {}", answer.status);
+            assert!(
+                !answer.text().contains("evil") && answer.header("set-cookie").is_none(),
+                "{host} {path}: {answer:?}"
+            );
+        }
+        let origin = format!("http://{host}");
+        let call = super::visitor::post("/keys", &form.fields).header("host", host).header("origin", &origin);
+        assert!([400, 421].contains(&ada.send(call).status), "{host}");
+    }
+    assert_eq!(ada.get("/keys").text().matches("<tr").count(), before);
+    for path in [key.as_str(), "/start", "/keys"] {
+        let mut call = Call::get(path);
+        for name in ["x-forwarded-host", "x-host", "x-original-host", "x-forwarded-server"] {
+            call = call.header(name, "evil.example");
+        }
+        let call = call.header("forwarded", "host=evil.example;proto=https").header("x-forwarded-proto", "https");
+        let answer = ada.send(call.header("x-forwarded-for", "203.0.113.9"));
+        assert_eq!(answer.status, 200);
+        assert!(!answer.text().contains("evil.example"), "{path}: {}", answer.text());
+    }
+    assert!(ada.get(&key).text().contains(&format!("http://{}/v1", gateway.address())), "the address is the gateway's");
+    assert!(!ada.get("/audit").text().contains("203.0.113.9"), "whoever is connected is who is connected");
+}
+
+#[test]
+fn nobody_is_sent_to_another_site_after_signing_in() {
+    let gateway = Gateway::simulated();
+    drop(ada(&gateway));
+    for next in [
+        "//evil.example",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "https://evil.example",
+        "/%2F/evil.example",
+        "javascript:alert(1)",
+        "/\t/evil.example",
+        "/\r\nset-cookie: x=y",
+        " //evil.example",
+    ] {
+        let mut ada = Visitor::to(&gateway);
+        let page = format!("/sign-in?next={}", super::visitor::encoded(next));
+        let form = ada.form(&page, "/sign-in").with(&[("name", ADA), ("password", ADAS_PASSWORD)]);
+        for form in [form.clone(), form.with(&[("next", next)])] {
+            let mut ada = ada.clone();
+            let answer = ada.post("/sign-in", &form.fields);
+            let to = answer.header("location").unwrap_or_default();
+            let leads_home = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\t']);
+            assert!(answer.status == 303 && leads_home, "{next:?} leads to {to}: {}", answer.status);
+            assert!(!answer.headers.iter().any(|(_, value)| value == "x=y"), "{answer:?}");
+            super::people::guard_cookies(&gateway, &ada.cookies);
+        }
+        let mut ada = Visitor::to(&gateway);
+        let back = ada.form("/sign-in", "/sign-in").with(&[
+            ("name", ADA),
+            ("password", ADAS_PASSWORD),
+            ("next", "/usage?days=7"),
+        ]);
+        assert_eq!(ada.post("/sign-in", &back.fields).header("location"), Some("/usage?days=7"));
+    }
+}
+
+/// A key, a link, a token: shown in the answer that made it and never again, wherever one looks.
+#[test]
+fn what_is_shown_once_is_on_no_other_page() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    let (key, secret) = make_key(&mut ada, "laptop");
+    let link = invite(&mut ada, "cyd", "member");
+    for (path, _) in super::forgery::every_page(&mut ada) {
+        let html = ada.get(&path).text();
+        for hidden in [secret.as_str(), link.as_str(), ADAS_PASSWORD] {
+            assert!(!html.contains(hidden), "{path}");
+        }
+    }
+    // The very form again, as a browser sends it that loads the page anew.
+    let form = ada.form("/keys", "/keys").with(&[("name", "twice")]);
+    let first = ada.post("/keys", &form.fields);
+    let again = ada.post("/keys", &form.fields);
+    assert!(super::people::secret_in(&first.text()).is_some() && super::people::secret_in(&again.text()).is_none());
+    assert_eq!(ada.get("/keys").text().matches(">twice<").count(), 1, "it was made once");
+    let rotated = ada.submit(&key, &format!("{key}/rotate"), &[]);
+    let next = super::people::secret_in(&rotated.text()).expect("a new secret");
+    gateway.guard("a key", &next, &[crate::kit::Place::Key]);
+    assert!(next != secret && !ada.get(&key).text().contains(&next));
+    for secret in [&secret, &next] {
+        Call::get("/v1/models").key(secret).send(gateway.address()).good();
+    }
+}

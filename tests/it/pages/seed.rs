@@ -1,0 +1,159 @@
+//! A gateway that has been in use for a month: several people, keys of all states, records of all outcomes.
+
+use serde_json::json;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
+
+use super::hostile::TEXTS;
+use super::people::{ADAS_PASSWORD, ada, ben, invite, make_key};
+use super::visitor::Visitor;
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Place, request};
+
+/// Each is the script of one call; see the words of the fake upstream.
+const OUTCOMES: [&str; 8] = ["", "", "status=400 body=policy", "", "", "", "status=400 body=parameter", ""];
+/// After this one accounts rest, so it is the last.
+const WORST: &str = "status=500";
+/// Key, what its holder calls the end user, and how often each kind of call is made.
+const CALLERS: [(&str, Option<&str>, usize); 9] = [
+    ("trial-of-march", None, 1),
+    ("design-mockups", None, 1),
+    ("print-shop", Some("counter-2"), 1),
+    ("documentation", None, 1),
+    ("newsletter", Some("issue-88"), 1),
+    ("nightly-thumbnails", Some(TEXTS[0]), 2),
+    ("staging", None, 2),
+    ("laptop", None, 1),
+    ("production", Some("customer-1041"), 3),
+];
+
+const STAGING: usize = 6;
+const LAPTOP: usize = 7;
+const PRODUCTION: usize = 8;
+
+/// The gateway, its upstream, and who is signed in.
+pub(super) struct Seeded {
+    pub(super) gateway: Gateway,
+    _upstream: FakeUpstream,
+}
+
+/// What the pages of single things are.
+pub(super) struct Things {
+    /// Keys by their state: active, disabled, rotated.
+    pub(super) active: String,
+    pub(super) disabled: String,
+    pub(super) rotated: String,
+    pub(super) person: String,
+    pub(super) good_record: String,
+    pub(super) bad_record: String,
+}
+
+// === impl Seeded ===
+
+impl Seeded {
+    #[track_caller]
+    pub(super) fn start() -> Self {
+        let upstream = FakeUpstream::start();
+        let accounts = [
+            Account::at("azure-east", &upstream),
+            Account::at("azure-west", &upstream).spare(),
+            Account::at("reserve", &upstream).spare(),
+        ];
+        let gateway = Gateway::with("[[groups]]\nname = \"research\"\n", &accounts);
+        Self { gateway, _upstream: upstream }
+    }
+
+    /// Lives a month.
+    #[track_caller]
+    pub(super) fn live(&self) -> (Visitor<'_>, Visitor<'_>, Things) {
+        let gateway = &self.gateway;
+        let mut ada = ada(gateway);
+        let mut ben = ben(&mut ada);
+        for (name, role) in [("carla", "member"), ("noor", "admin")] {
+            let path = invite(&mut ada, name, role);
+            if name == "noor" {
+                let mut noor = Visitor::to(gateway);
+                noor.submit(&path, &path, &[("password", ADAS_PASSWORD), ("again", ADAS_PASSWORD)]);
+            }
+        }
+        for text in TEXTS {
+            make_key(&mut ada, text);
+        }
+        let mut keys = CALLERS.map(|(name, user, times)| (make_key(&mut ada, name), user, times)).to_vec();
+        keys.push((make_key(&mut ben, "phone"), None, 1));
+        for ((_, secret), user, times) in &keys {
+            draw(gateway, secret, *user, *times);
+        }
+        let ((_, secret), ..) = &keys[PRODUCTION];
+        ask(gateway, secret, None, WORST);
+        let paths: Vec<&String> = keys.iter().map(|((path, _), ..)| path).collect();
+        ada.submit(paths[LAPTOP], &format!("{}/disable", paths[LAPTOP]), &[]);
+        let answer = ada.submit(paths[STAGING], &format!("{}/rotate", paths[STAGING]), &[]);
+        gateway.guard("a key", &super::people::secret_in(&answer.text()).expect("a secret"), &[Place::Key]);
+        ada.submit("/groups", "/groups", &[("name", "batch")]);
+        ada.submit("/accounts", "/accounts/reserve/disable", &[]);
+        let records = gateway.settled(30);
+        age(gateway);
+        let record = |state: &str| {
+            let found = records.iter().rfind(|record| record["state"] == state).expect("a record");
+            format!("/records/{}", found["request_id"].as_str().expect("an id"))
+        };
+        let people = ada.get("/people").text();
+        let person = people.split("href=\"").find(|link| link.starts_with("/people/") && link.contains(">ben@desk<"));
+        let person = person.and_then(|link| link.split('"').next()).expect("a link").to_owned();
+        let things = Things {
+            active: paths[PRODUCTION].clone(),
+            disabled: paths[LAPTOP].clone(),
+            rotated: paths[STAGING].clone(),
+            person,
+            good_record: record("succeeded"),
+            bad_record: record("failed"),
+        };
+        (ada, ben, things)
+    }
+}
+
+fn draw(gateway: &Gateway, secret: &str, user: Option<&str>, times: usize) {
+    for script in std::iter::repeat_n(OUTCOMES, times).flatten() {
+        ask(gateway, secret, user, script);
+    }
+}
+
+fn ask(gateway: &Gateway, secret: &str, user: Option<&str>, script: &str) {
+    let mut body = request(json!({ "prompt": format!("a harbour at dusk [[{script}]]") }));
+    if let Some(user) = user {
+        body["user"] = json!(user);
+    }
+    drop(Call::generation().key(secret).json(&body).send(gateway.address()));
+}
+
+/// Repeats what there is over the thirty days before, on some more and on some less, as time would have done.
+fn age(gateway: &Gateway) {
+    let file = gateway.home().join("data").join("imagate.db");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut store = SqliteConnectOptions::new().filename(file).connect().await.expect("the database");
+        sqlx::raw_sql(AGE).execute(&mut store).await.expect("a month");
+        store.close().await.expect("the end");
+    });
+}
+
+/// Whatever counts records counts them when they leave the state `running`, so the copies leave it too.
+const AGE: &str = "
+BEGIN IMMEDIATE;
+CREATE TEMP TABLE month AS
+    WITH RECURSIVE days (day) AS (SELECT 1 UNION ALL SELECT day + 1 FROM days WHERE day < 29)
+    SELECT records.*, day FROM records JOIN days WHERE (seq * 7 + day * 13) % 11 < 1 + day % 6;
+UPDATE month SET
+    request_id = printf('%08x', seq * 100 + day) || substr(request_id, 9),
+    created_at = strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '-' || day || ' days', '-' || (seq * 11 % 180) || ' minutes'),
+    seq = seq - day * 1000;
+ALTER TABLE month DROP COLUMN day;
+CREATE TEMP TABLE outcomes AS SELECT seq, state FROM month;
+UPDATE month SET state = 'running';
+INSERT INTO records SELECT * FROM month;
+UPDATE records SET state = (SELECT outcomes.state FROM outcomes WHERE outcomes.seq = records.seq) WHERE seq < 0;
+UPDATE keys SET created_at = strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '-' || (70 - rowid * 3) || ' days');
+UPDATE keys SET expires_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-20 days') WHERE name = 'trial-of-march';
+UPDATE keys SET expires_at = strftime('%Y-%m-%dT00:00:00.000Z', 'now', '+90 days') WHERE name IN ('staging', 'print-shop');
+COMMIT;
+";

@@ -1,0 +1,196 @@
+//! The whole way of somebody new, in a real browser, with scripts and without: from the link that the server prints to a
+//! key, an image, its record, the end of the key, the trail of it all, and a second person who sees nothing of it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::browser::{Browser, Look, Tab, WITH_SCRIPT, WITHOUT_SCRIPT};
+use super::people::{
+    ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, guard_link, guard_passwords, link_in, secret_in, setup_path, sign_in_at,
+};
+use crate::kit::{Call, Gateway, Place, facts, pause, request};
+
+/// So often a key may be let in after it was disabled, with [`PAUSE`] between: a second, and what the calls take.
+const TRIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[test]
+fn somebody_new_gets_from_the_printed_link_to_the_audit_trail() {
+    walk(WITH_SCRIPT);
+}
+
+#[test]
+fn somebody_new_gets_there_without_any_script_too() {
+    walk(WITHOUT_SCRIPT);
+}
+
+fn walk(look: Look) {
+    let gateway = Gateway::simulated();
+    guard_passwords(&gateway);
+    let browser = Browser::start();
+    let ada = browser.tab(&gateway, look);
+    set_up(&ada, &setup_path(&gateway));
+    ada.follow("button", "Sign out");
+    sign_in_at(&ada, ADA, ADAS_PASSWORD);
+    let (key, secret, curl) = create_key(&ada, &gateway, look);
+    let request_id = make_an_image(&curl, &gateway);
+    read_the_record(&ada, &request_id);
+    disable(&ada, &gateway, &key, &secret);
+    read_the_trail(&ada);
+    let ben = browser.tab(&gateway, look);
+    invite(&ada, &ben, &gateway);
+    sees_nothing(&ben, &key, &secret, &request_id);
+    leave_everywhere(&ben, &browser.tab(&gateway, look));
+    ada.close();
+    ben.close();
+}
+
+/// The first person, who becomes the administrator and is shown what to do next.
+fn set_up(tab: &Tab<'_>, path: &str) {
+    assert_eq!(tab.go(path).status, 200);
+    tab.fill("User name", ADA);
+    tab.fill("Password", ADAS_PASSWORD);
+    tab.fill("The same password again", ADAS_PASSWORD);
+    let seen = tab.follow("button", "Make the admin and go on");
+    assert_eq!((seen.status, seen.path.as_str()), (200, "/start"));
+}
+
+/// A key: its page, its secret, and the command as it is copied.
+fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, String) {
+    tab.go("/keys");
+    open_form(tab);
+    tab.fill("Name", "laptop");
+    assert_eq!(tab.follow("button", "Create the key").status, 200);
+    let text = tab.text();
+    let secret = secret_in(&text).expect("a secret on the page");
+    gateway.guard("a key", &secret, &[Place::Key]);
+    let curl = if look.javascript {
+        tab.click("button", "Copy Secret");
+        assert_eq!(tab.clipboard(), secret);
+        tab.click("button", "Copy curl");
+        tab.clipboard()
+    } else {
+        let code = tab.inner("pre code");
+        code.into_iter().find(|code| code.contains("curl ")).expect("a command on the page")
+    };
+    assert!(curl.contains(tab.origin()), "the address is the gateway's: {curl}");
+    let again = tab.go("/keys");
+    assert!(!again.html.contains(&secret), "a secret is shown once");
+    let key = tab.follow("link", "laptop").path;
+    tab.does_not_say(&secret);
+    (key, secret, curl)
+}
+
+/// The form lies behind a word that opens it, also without a script.
+fn open_form(tab: &Tab<'_>) {
+    if tab.count("button", "Create the key") == 0 {
+        tab.unfold("New key");
+    }
+}
+
+/// Runs what was copied in a real shell.
+fn make_an_image(curl: &str, gateway: &Gateway) -> String {
+    let folder = tempfile::TempDir::new().expect("a directory");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", curl]).current_dir(folder.path()).env("HOME", folder.path());
+    let done = shell.output().expect("a shell");
+    let answer: Value =
+        serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {curl}\n{done:?}"));
+    let file = STANDARD.decode(answer["data"][0]["b64_json"].as_str().expect("an image")).expect("base64");
+    assert_eq!(facts(&file).0, "png");
+    let records = gateway.settled(1);
+    assert_eq!(records.len(), 1, "{records:?}");
+    records[0]["request_id"].as_str().expect("an id").to_owned()
+}
+
+fn read_the_record(tab: &Tab<'_>, request_id: &str) {
+    tab.go("/records");
+    assert_eq!(tab.follow_to(&format!("/records/{request_id}")).status, 200);
+    for text in [request_id, "laptop", ADA, "gpt-image-2", "default"] {
+        tab.says(text);
+    }
+}
+
+/// The key is disabled on its page, and refused within the time it has.
+fn disable(tab: &Tab<'_>, gateway: &Gateway, key: &str, secret: &str) {
+    let call = || Call::generation().key(secret).json(&request(json!({}))).send(gateway.address());
+    call().good();
+    tab.go(key);
+    tab.follow("button", "Disable");
+    let refusal = (0..TRIES).find_map(|_| {
+        let answer = call();
+        pause(PAUSE);
+        (answer.status == 401).then_some(answer)
+    });
+    let refusal = refusal.expect("the key still works a second after it was disabled");
+    assert_eq!(refusal.error(401)["code"], "INVALID_API_KEY");
+    tab.go(key);
+    tab.says("Disabled");
+}
+
+/// Who did it, and when.
+fn read_the_trail(tab: &Tab<'_>) {
+    tab.go("/audit");
+    let rows = tab.inner("tbody tr");
+    let row = rows.iter().find(|row| row.contains("laptop") && row.contains("key.disable"));
+    let row = row.unwrap_or_else(|| panic!("nothing of it: {rows:#?}"));
+    assert!(row.contains(ADA) && row.contains("127.0.0.1"), "{row}");
+    let moments = tab.evaluate("[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('key.disable')).querySelector('time').dateTime");
+    assert!(moments.as_str().is_some_and(|moment| moment.contains('T') && moment.ends_with('Z')), "{moments}");
+}
+
+/// The second person follows a link of the first.
+fn invite(ada: &Tab<'_>, ben: &Tab<'_>, gateway: &Gateway) {
+    ada.go("/people");
+    if ada.count("button", "Make the invitation link") == 0 {
+        ada.unfold("Invite somebody");
+    }
+    ada.fill("User name", BEN);
+    assert_eq!(ada.follow("button", "Make the invitation link").status, 200);
+    let path = link_in(&ada.text(), "/invitation/").expect("a link");
+    guard_link(gateway, &path);
+    assert_eq!(ben.go(&path).status, 200);
+    ben.says(BEN);
+    ben.fill("Password", BENS_PASSWORD);
+    ben.fill("The same password again", BENS_PASSWORD);
+    assert_eq!(ben.follow("button", "Set the password and sign in").status, 200);
+    ben.follow("button", "Sign out");
+    sign_in_at(ben, BEN, BENS_PASSWORD);
+}
+
+fn sees_nothing(ben: &Tab<'_>, key: &str, secret: &str, request_id: &str) {
+    for page in ["/keys", "/usage", "/records", "/start"] {
+        let seen = ben.go(page);
+        assert_eq!(seen.status, 200, "{page}");
+        for text in ["laptop", request_id, secret, ADA] {
+            assert!(!seen.html.contains(text), "{text} is on {page} of somebody else: {}", seen.html);
+        }
+    }
+    for (page, status) in [
+        (key.to_owned(), 404),
+        (format!("/records/{request_id}"), 404),
+        ("/people".to_owned(), 403),
+        ("/audit".to_owned(), 403),
+        ("/accounts".to_owned(), 403),
+        ("/groups".to_owned(), 403),
+    ] {
+        let seen = ben.go(&page);
+        assert_eq!(seen.status, status, "{page}");
+        assert!(!seen.html.contains("laptop") && !seen.html.contains(ADA), "{page}: {}", seen.html);
+    }
+}
+
+/// One window ends the session of the other.
+fn leave_everywhere(tab: &Tab<'_>, other: &Tab<'_>) {
+    sign_in_at(other, BEN, BENS_PASSWORD);
+    tab.go("/profile");
+    tab.follow("button", "Sign out everywhere");
+    for window in [tab, other] {
+        let seen = window.go("/keys");
+        assert!(seen.path.starts_with("/sign-in"), "{seen:?}");
+    }
+}

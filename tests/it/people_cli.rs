@@ -1,0 +1,154 @@
+//! People, their keys and their tokens by command, beside a running gateway or without one, and the trail of it.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::{Call, Done, Gateway, Program};
+
+/// Exit codes: failed, wrong usage.
+const FAILED: Option<i32> = Some(1);
+const USAGE: Option<i32> = Some(2);
+
+/// An installation without a server.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self::with("public_url = \"https://images.example.com/\"\n")
+    }
+
+    fn with(settings: &str) -> Self {
+        let home = TempDir::new().expect("a directory");
+        std::fs::write(home.path().join("imagate.toml"), format!("data_dir = \"data\"\n{settings}")).expect("a file");
+        Self(home)
+    }
+
+    #[track_caller]
+    fn run(&self, words: &[&str]) -> Done {
+        Program::new(self.0.path()).args(words).args(["--config", "imagate.toml"]).run()
+    }
+
+    #[track_caller]
+    fn json(&self, words: &[&str]) -> Value {
+        self.run(&[words, &["--json"]].concat()).json()
+    }
+
+    #[track_caller]
+    fn trail(&self, words: &[&str]) -> Vec<Value> {
+        let done = self.run(&[&["audit", "--json"], words].concat());
+        done.good().lines().map(|line| serde_json::from_str(line).expect("a row")).collect()
+    }
+}
+
+#[test]
+fn somebody_is_invited_by_a_link_to_the_public_address() {
+    let home = Home::new();
+    let done = home.run(&["user", "invite", "bob", "--admin"]);
+    let link = done.good().trim().to_owned();
+    let token = link.strip_prefix("https://images.example.com/invitation/").expect("a link");
+    assert!(token.len() == 43 && token.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{link}");
+
+    let listed = home.json(&["user", "list"]);
+    let user = &listed[0];
+    assert_eq!((&user["name"], &user["role"], &user["groups"]), (&json!("bob"), &json!("admin"), &json!(["default"])));
+    assert_eq!((&user["has_password"], &user["disabled_at"]), (&json!(false), &Value::Null));
+    let reset = home.json(&["user", "reset", "bob"]);
+    assert!(reset["link"].as_str().is_some_and(|other| other != link), "{reset}");
+
+    home.run(&["user", "role", "bob", "member"]).good();
+    home.run(&["user", "disable", "bob"]).good();
+    let table = home.run(&["user", "list"]);
+    assert!(
+        table.good().lines().any(|line| line.contains("bob") && line.contains("member") && line.contains("disabled"))
+    );
+    for (words, says) in [
+        (&["user", "invite", "bob"][..], "there is a user bob already"),
+        (&["user", "enable", "eve"], "there is no user eve"),
+        (&["user", "invite", "eve", "--group", "nowhere"], "there is no group nowhere"),
+        (&["user", "reset", "bob"], "the user is disabled"),
+    ] {
+        let done = home.run(words);
+        assert!(done.code == FAILED && done.stderr.contains(says), "{words:?}: {done:?}");
+    }
+    assert_eq!(home.run(&["user", "role", "bob", "owner"]).code, USAGE);
+    let actions: Vec<_> = home.trail(&["--target", "bob"]).iter().map(|row| row["action"].clone()).collect();
+    assert_eq!(actions, ["user.invite", "user.reset", "user.role", "user.disable"]);
+    // No link is in the trail, nor in what is kept: the watch of the kit knows of no links, so it is looked for here.
+    let kept = std::fs::read(home.0.path().join("data/imagate.db")).expect("the database");
+    assert!(!kept.windows(token.len()).any(|part| part == token.as_bytes()));
+}
+
+#[test]
+fn a_key_ends_when_it_was_said_to_end() {
+    let home = Home::new();
+    let made = home.json(&["key", "create", "--name", "short", "--expires", "30d"]);
+    let listed = home.json(&["key", "list"]);
+    assert_eq!((&listed[0]["expires_at"], &listed[0]["state"]), (&made["expires_at"], &json!("active")));
+    let done = home.run(&["key", "create", "--name", "over", "--expires", "2020-01-01"]);
+    assert!(done.code == FAILED && done.stderr.contains("must lie in the future"), "{done:?}");
+    assert_eq!(home.run(&["key", "create", "--name", "never", "--expires", "soon"]).code, USAGE);
+    let without = home.json(&["key", "create", "--name", "without"]);
+    assert!(without.get("expires_at").is_none(), "{without}");
+}
+
+#[test]
+fn a_rotated_key_is_good_beside_the_former_one_until_the_grace_is_over() {
+    let gateway = Gateway::simulated();
+    let made = gateway.manage(&["key", "create", "--name", "program", "--json"]).json();
+    let [id, first] = ["id", "secret"].map(|field| made[field].as_str().expect("a text").to_owned());
+    let answers = |key: &str| Call::get("/v1/models").key(key).send(gateway.address()).status;
+    assert_eq!(answers(&first), 200);
+    let rotated = gateway.manage(&["key", "rotate", &id, "--json"]).json();
+    let second = rotated["secret"].as_str().expect("a secret").to_owned();
+    assert_eq!((&rotated["id"], rotated["previous_until"].is_string()), (&json!(id), true));
+    assert_eq!((answers(&first), answers(&second)), (200, 200));
+
+    let third = gateway.manage(&["key", "rotate", &id, "--grace", "0", "--json"]).json();
+    let third = third["secret"].as_str().expect("a secret").to_owned();
+    assert_eq!(answers(&third), 200);
+    // Whoever was let in with the third has made the gateway read what came before it too.
+    assert_eq!((answers(&first), answers(&second)), (401, 401));
+    let done = gateway.manage(&["key", "rotate", &id, "--grace", "31d"]);
+    assert!(done.code == FAILED && done.stderr.contains("30 days"), "{done:?}");
+    assert_eq!(answers(&third), 200);
+}
+
+#[test]
+fn an_admin_token_is_made_for_somebody_and_shown_once() {
+    let home = Home::new();
+    home.run(&["user", "invite", "bob", "--admin"]).good();
+    let done = home.run(&["token", "create", "--name", "ci", "--user", "bob"]);
+    let secret = done.good().trim().to_owned();
+    assert!(secret.starts_with("sk-adm-"), "{secret}");
+    let listed = home.json(&["token", "list"]);
+    assert_eq!((&listed[0]["name"], &listed[0]["user_name"]), (&json!("ci"), &json!("bob")));
+    assert!(!listed.to_string().contains(&secret) && secret.contains(listed[0]["public_id"].as_str().expect("a text")));
+    home.run(&["token", "delete", listed[0]["id"].as_str().expect("an id")]).good();
+    assert_eq!(home.json(&["token", "list"]), json!([]));
+    let done = home.run(&["token", "delete", "tok_1"]);
+    assert!(done.code == FAILED && done.stderr.contains("there is no token tok_1"), "{done:?}");
+    let done = home.run(&["token", "create", "--name", "ci", "--user", "eve"]);
+    assert!(done.code == FAILED && done.stderr.contains("there is no user eve"), "{done:?}");
+}
+
+#[test]
+fn the_trail_tells_what_commands_have_done() {
+    let home = Home::new();
+    let key = home.json(&["key", "create", "--name", "program", "--user", "ada", "--group", "studio"]);
+    let id = key["id"].as_str().expect("an id");
+    home.run(&["key", "disable", id]).good();
+    home.run(&["key", "delete", id]).good();
+    home.run(&["account", "add", "--name", "second", "--kind", "simulator"]).good();
+    home.run(&["account", "disable", "second", "--reason", "too slow"]).good();
+    let rows = home.trail(&[]);
+    let actions: Vec<_> = rows.iter().map(|row| row["action"].as_str().expect("a text")).collect();
+    let expected =
+        ["user.create", "group.create", "key.create", "key.disable", "key.delete", "account.add", "account.disable"];
+    assert_eq!(actions, expected);
+    assert!(rows.iter().all(|row| row["actor_kind"] == "command" && row["at"].is_string()), "{rows:#?}");
+    assert_eq!((&rows[2]["target_id"], &rows[2]["details"]["user"]), (&key["id"], &json!("ada")));
+    assert_eq!(rows[6]["details"], json!({"reason": "too slow"}));
+    assert_eq!(home.trail(&["--action", "key"]).len(), 3);
+    let table = home.run(&["audit", "--action", "account"]);
+    assert!(table.good().contains("account second") && table.good().contains("too slow"), "{table:?}");
+}

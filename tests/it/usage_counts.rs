@@ -1,0 +1,267 @@
+//! What the console and `imagate usage` count is what the upstream has given, and each sees only what is theirs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, Call, Events, FakeUpstream, Gateway, eventually, request};
+
+const TOKEN: &str = "admin-token-canary-0123456789abcdef";
+const COUNTS: [&str; 7] =
+    ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens"];
+
+fn open(upstream: &FakeUpstream) -> Gateway {
+    let accounts = [Account::at("only", upstream).with_places(8)];
+    Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &accounts, &[("IT_ADMIN", TOKEN)])
+}
+
+#[track_caller]
+fn ask(gateway: &Gateway, token: &str, path: &str) -> Answer {
+    Call::get(&format!("/admin/v1/{path}")).key(token).send(gateway.address())
+}
+
+#[track_caller]
+fn told(gateway: &Gateway, token: &str, path: &str) -> Value {
+    ask(gateway, token, path).good()
+}
+
+/// The sums of these rows, count by count.
+fn sums<'a>(rows: impl IntoIterator<Item = &'a Value>) -> [u64; 7] {
+    rows.into_iter().fold([0; 7], |sum, row| {
+        std::array::from_fn(|place| sum[place] + row[COUNTS[place]].as_u64().unwrap_or_else(|| panic!("{row}")))
+    })
+}
+
+fn rows(list: &Value) -> &[Value] {
+    list.as_array().expect("a list")
+}
+
+/// The counts as the records have them, one for each.
+fn of_records(records: &[Value]) -> [u64; 7] {
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    records.iter().fold([0; 7], |sum, record| {
+        let succeeded = u64::from(record["state"] == "succeeded");
+        let (images, usage) = (rows(&record["delivered"]).len() as u64, &record["usage"]);
+        let [input, output, total] = ["input_tokens", "output_tokens", "total_tokens"].map(|name| number(&usage[name]));
+        let own = [1, succeeded, 1 - succeeded, images, input, output, total];
+        std::array::from_fn(|place| sum[place] + own[place])
+    })
+}
+
+/// Images and tokens as the upstream has given them in answers that it could finish.
+fn of_the_upstream(upstream: &FakeUpstream) -> [u64; 4] {
+    let given = upstream.ledger().into_iter().filter(|attempt| attempt.completed);
+    given.fold([0; 4], |sum, attempt| {
+        let usage = attempt.usage.unwrap_or_default();
+        let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
+        let own =
+            [attempt.images.len() as u64, tokens("input_tokens"), tokens("output_tokens"), tokens("total_tokens")];
+        std::array::from_fn(|place| sum[place] + own[place])
+    })
+}
+
+/// What one of the forms of `imagate usage` prints, line by line.
+#[track_caller]
+fn lines(gateway: &Gateway, words: &[&str]) -> Vec<Value> {
+    let done = gateway.manage(&[&["usage", "--json"], words].concat());
+    done.good().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Every way to ask says the same, and it is what the records and the upstream say.
+#[track_caller]
+fn all_agree(gateway: &Gateway, upstream: &FakeUpstream, count: usize) -> Value {
+    let records = gateway.settled(count);
+    assert_eq!(records.len(), count);
+    let expected = of_records(&records);
+    assert_eq!(expected[3..], of_the_upstream(upstream), "records and upstream");
+    let usage = told(gateway, TOKEN, "usage");
+    assert_eq!(sums([&usage["totals"]]), expected, "{usage}");
+    assert_eq!(sums(rows(&usage["days"])), expected, "{usage}");
+    assert_eq!(sums(rows(&usage["keys"])), expected, "{usage}");
+    assert_eq!(sums(&lines(gateway, &["--by", "day"])), expected);
+    assert_eq!(sums(&lines(gateway, &["--by", "key"])), expected);
+    // And key by key, also beside the keys themselves.
+    let mut by_key: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for record in &records {
+        by_key.entry(record["key"].as_str().expect("a key")).or_default().push(record.clone());
+    }
+    let keys = told(gateway, TOKEN, "keys");
+    for (key, records) in by_key {
+        let expected = of_records(&records);
+        let row = rows(&usage["keys"]).iter().find(|row| row["key"] == key).expect("a row of the key");
+        assert_eq!(sums([row]), expected, "{key}: {usage}");
+        assert_eq!(sums([&told(gateway, TOKEN, &format!("usage?key={key}"))["totals"]]), expected);
+        let listed = rows(&keys["data"]).iter().find(|row| row["id"] == key).expect("the key");
+        let one = told(gateway, TOKEN, &format!("keys/{key}"));
+        for shown in [listed, &one] {
+            assert_eq!([&shown["requests"], &shown["images"]], [&json!(expected[0]), &json!(expected[3])], "{shown}");
+        }
+    }
+    usage
+}
+
+/// A caller that leaves when it has heard the first of a stream.
+fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
+    let before = upstream.attempts();
+    let mut events = gateway.stream(json!({"prompt": "a cube [[events=p,murmur]]", "partial_images": 1}));
+    events.next().expect("an event").expect("a partial image");
+    drop(events);
+    upstream.wait_until("the caller has left", |ledger| ledger[before].peer_left);
+}
+
+#[test]
+fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = open(&upstream);
+    let other = gateway.make_key("other");
+    gateway.generate(json!({"n": 2})).good();
+    gateway.scripted("tokens=1234").good();
+    gateway.stream(json!({})).rest();
+    let theirs = || Call::generation().key(other["secret"].as_str().expect("a secret"));
+    theirs().json(&request(json!({"user": "=1+1"}))).send(gateway.address()).good();
+    Events::of(theirs().json(&request(json!({"stream": true}))).open(gateway.address()).expect("a stream")).rest();
+    // Refused by the upstream, failed there, left by the caller; and what never becomes a job is no request.
+    assert_eq!(gateway.scripted("status=400 body=policy").status, 502);
+    assert_eq!(gateway.scripted("status=400 body=parameter").status, 400);
+    leave(&gateway, &upstream);
+    assert_eq!(gateway.generate(json!({"n": 0})).status, 400);
+    let usage = all_agree(&gateway, &upstream, 8);
+    assert_eq!(sums([&usage["totals"]])[..4], [8, 5, 3, 6], "{usage}");
+
+    // Two are in the middle of their job when the process dies.
+    let before = upstream.attempts();
+    let waiting: Vec<_> = (0..2)
+        .map(|_| gateway.call(json!({"prompt": "a cube [[gate=never]]"})).dispatch(gateway.address()).expect("a call"))
+        .collect();
+    upstream.wait_until("both are running", |ledger| ledger.len() == before + 2);
+    let running = told(&gateway, TOKEN, "records?state=running");
+    assert_eq!(rows(&running["data"]).len(), 2, "{running}");
+    assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 8, "what is running is counted");
+    gateway.kill();
+    drop(waiting);
+    gateway.start();
+    all_agree(&gateway, &upstream, 10);
+    gateway.generate(json!({})).good();
+    let usage = all_agree(&gateway, &upstream, 11);
+    assert_eq!(sums([&usage["totals"]])[..4], [11, 6, 5, 7], "{usage}");
+    gateway.kill();
+    gateway.start();
+    assert_eq!(all_agree(&gateway, &upstream, 11), usage, "a kill in peace changes nothing");
+
+    let csv = gateway.manage(&["usage", "--csv"]).good().to_owned();
+    assert!(csv.contains(",'=1+1,"), "a formula reaches a spreadsheet: {csv}");
+    assert_eq!(
+        gateway.manage(&["usage", "--by", "day", "--csv"]).good().lines().next(),
+        Some(&*format!("day,{}", COUNTS.join(",")))
+    );
+}
+
+#[test]
+fn records_are_paged_filtered_and_whole() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    for number in 0..5 {
+        gateway.generate(json!({"user": format!("u{number}"), "quality": "low", "size": "1536x1024"})).good();
+    }
+    gateway.scripted("status=400 body=policy");
+    let expected = gateway.settled(6);
+    let mut seen = Vec::new();
+    let mut path = "records?limit=4".to_owned();
+    loop {
+        let page = told(&gateway, TOKEN, &path);
+        seen.extend(rows(&page["data"]).to_vec());
+        let last = seen.last().expect("a record")["request_id"].as_str().expect("an id");
+        if page["has_more"] == false {
+            break;
+        }
+        path = format!("records?limit=4&before={last}");
+    }
+    seen.reverse();
+    let ids = |records: &[Value]| records.iter().map(|record| record["request_id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&seen), ids(&expected));
+    for (shown, record) in seen.iter().zip(&expected) {
+        for (name, value) in record.as_object().expect("a record") {
+            let scalar = !value.is_object() && !value.is_array();
+            assert!(!scalar || shown.get(name).unwrap_or(&Value::Null) == value, "{name}: {shown} for {record}");
+        }
+        assert_eq!(shown["usage"]["total_tokens"], record["usage"]["total_tokens"], "{shown}");
+        assert_eq!(rows(&shown["delivered"]).len(), rows(&record["delivered"]).len());
+        assert_eq!(shown["attempts"][0]["account"], "only", "{shown}");
+        assert_eq!(shown["key_name"], "it", "{shown}");
+        let id = shown["request_id"].as_str().expect("an id");
+        assert_eq!(&told(&gateway, TOKEN, &format!("records/{id}")), shown);
+    }
+    let refused = told(&gateway, TOKEN, "records?state=refused");
+    assert_eq!(ids(rows(&refused["data"])), ids(&expected[5..]));
+    let none = told(&gateway, TOKEN, "records?until=2020-01-01T00:00:00Z");
+    assert_eq!(rows(&none["data"]).len(), 0);
+    for (path, status, param) in [
+        ("records?before=nobody", 400, json!("before")),
+        ("records?limit=501", 400, json!("limit")),
+        ("records?state=tired", 400, json!("state")),
+        ("records?since=yesterday", 400, json!("since")),
+        ("records?user=nobody", 404, json!("user")),
+        ("records/nobody", 404, Value::Null),
+        ("usage?since=2026-02-30", 400, json!("since")),
+        ("usage?since=2026-02-02&until=2026-02-01", 400, json!("since")),
+        ("usage?user=nobody", 404, json!("user")),
+    ] {
+        assert_eq!(ask(&gateway, TOKEN, path).error(status)["param"], param, "{path}");
+    }
+}
+
+#[test]
+fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    let post = |path: &str, body: Value| {
+        Call::post(&format!("/admin/v1/{path}")).key(TOKEN).json(&body).send(gateway.address()).good()
+    };
+    post("users", json!({"name": "kim"}));
+    let token = post("tokens", json!({"name": "kim's", "user": "kim"}))["secret"].as_str().expect("a token").to_owned();
+    let key = post("keys", json!({"name": "laptop", "user": "kim"}));
+    let secret = key["secret"].as_str().expect("a secret").to_owned();
+    // The key is new, and the book of keys learns of it by itself.
+    eventually("the key is good", || {
+        let answer = Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address());
+        (answer.status == 200).then_some(())
+    });
+    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).good();
+    let records = gateway.settled(3);
+    let (mine, theirs): (Vec<&Value>, Vec<&Value>) =
+        records.iter().partition(|record| record["key"] == key["key"]["id"]);
+    assert_eq!((mine.len(), theirs.len()), (1, 2));
+
+    let list = told(&gateway, &token, "records");
+    assert_eq!(rows(&list["data"]).len(), 1, "{list}");
+    let shown = &list["data"][0];
+    assert_eq!(
+        (&shown["request_id"], &shown["user_name"], &shown["key_name"]),
+        (&mine[0]["request_id"], &json!("kim"), &json!("laptop"))
+    );
+    let id = |record: &Value| record["request_id"].as_str().expect("an id").to_owned();
+    for visible in [shown, &told(&gateway, &token, &format!("records/{}", id(mine[0])))] {
+        assert!(visible.get("account").is_none() && !visible["attempts"].to_string().contains("only"), "{visible}");
+    }
+    let foreign = theirs[0]["key"].as_str().expect("a key");
+    assert_eq!(ask(&gateway, &token, &format!("records/{}", id(theirs[0]))).error(404)["code"], "record_not_found");
+    assert_eq!(ask(&gateway, &token, &format!("records?before={}", id(theirs[0]))).error(400)["param"], "before");
+    assert_eq!(rows(&told(&gateway, &token, &format!("records?key={foreign}"))["data"]).len(), 0);
+    let other = theirs[0]["user"].as_str().expect("a user");
+    assert_eq!(ask(&gateway, &token, &format!("records?user={other}")).error(404)["param"], "user");
+    assert_eq!(rows(&told(&gateway, &token, "records?user=kim")["data"]).len(), 1);
+
+    let usage = told(&gateway, &token, "usage");
+    assert_eq!(
+        (sums([&usage["totals"]])[0], sums(rows(&usage["days"]))[0], rows(&usage["keys"]).len()),
+        (1, 1, 1),
+        "{usage}"
+    );
+    assert_eq!(sums([&told(&gateway, &token, &format!("usage?key={foreign}"))["totals"]]), [0; 7]);
+    assert_eq!(ask(&gateway, &token, &format!("usage?user={other}")).error(404)["param"], "user");
+    // For the admin nothing of it is hidden.
+    assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 3);
+    assert_eq!(sums([&told(&gateway, TOKEN, "usage?user=kim")["totals"]])[0], 1);
+    assert_eq!(told(&gateway, TOKEN, &format!("records/{}", id(mine[0])))["account"], "only");
+}

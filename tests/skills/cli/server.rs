@@ -1,0 +1,122 @@
+//! A host for `localhost` with a certificate that a root of its own vouches for, and what it was asked.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::NamedTempFile;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// A head, and a part of the body as often as it is taken.
+#[derive(Clone)]
+pub(crate) struct Answer {
+    head: String,
+    part: Vec<u8>,
+    times: usize,
+}
+
+impl Answer {
+    pub(crate) fn ok(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { part: bytes.into(), times: 1, ..Self::status("200 OK") }
+    }
+
+    pub(crate) fn endless() -> Self {
+        Self { part: vec![b' '; 1 << 20], times: usize::MAX, ..Self::status("200 OK") }
+    }
+
+    pub(crate) fn status(status: &str) -> Self {
+        Self { head: format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n"), part: Vec::new(), times: 0 }
+    }
+
+    pub(crate) fn redirect(to: &str) -> Self {
+        Self::status(&format!("302 Found\r\nlocation: {to}"))
+    }
+}
+
+pub(crate) struct Server {
+    address: SocketAddr,
+    root: NamedTempFile,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Answers each question, which is `GET /path`.
+    pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key")).expect("a root");
+        let key = KeyPair::generate().expect("a key");
+        let names = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        let leaf = names.signed_by(&key, &issuer).expect("a certificate");
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).expect("a key"))
+            .expect("a configuration");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (config, heard, answer) = (Arc::new(config), Arc::clone(&asked), Arc::new(answer));
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+                let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
+                std::thread::spawn(move || serve(StreamOwned::new(connection, socket), &heard, &*answer));
+            }
+        });
+        let mut root = NamedTempFile::new().expect("a file");
+        root.write_all(issuer.pem().as_bytes()).expect("written");
+        Self { address, root, asked }
+    }
+
+    /// `https://localhost:1234` and the rest.
+    pub(crate) fn url(&self, rest: &str) -> String {
+        format!("https://localhost:{}{rest}", self.address.port())
+    }
+
+    /// What it was asked so far, sorted.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        let mut asked = self.asked.lock().expect("nobody panicked").clone();
+        asked.sort_unstable();
+        asked
+    }
+
+    /// Lets a program believe the root, and ask nobody in between.
+    pub(crate) fn known_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_DIR"] {
+            command.env_remove(name);
+        }
+        command.env("SSL_CERT_FILE", self.root.path())
+    }
+}
+
+/// What goes wrong here is that the caller left, which the caller's own test judges.
+fn serve(
+    mut stream: StreamOwned<ServerConnection, TcpStream>,
+    asked: &Mutex<Vec<String>>,
+    answer: &dyn Fn(&str) -> Answer,
+) -> Option<()> {
+    let mut request = Vec::new();
+    let mut byte = [0; 1];
+    while !request.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        request.push(byte[0]);
+    }
+    let text = String::from_utf8(request).ok()?;
+    let question = text.split(" HTTP/").next()?.to_owned();
+    let Answer { head, part, times } = answer(&question);
+    asked.lock().ok()?.push(question);
+    stream.write_all(head.as_bytes()).ok()?;
+    for _ in 0..times {
+        stream.write_all(&part).ok()?;
+    }
+    stream.conn.send_close_notify();
+    stream.flush().ok()
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask bench`: what the release of the program costs, measured and printed. Asserts nothing: machines differ.
+//!
+//! `skills`: ten thousand skills with packages of ten megabytes together. Each round times every command once, `sha256sum` over
+//! the same files first and started once, so that what else the machine does falls on all of them alike.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::ci;
+
+const SKILLS: usize = 10_000;
+/// Bytes of one package, about, and what of them is not contents.
+const PACKAGE: usize = 1024;
+const WRAPPING: usize = 420;
+const ROUNDS: usize = 7;
+
+/// What is timed: a name, and the arguments after `imagate skills`.
+const COMMANDS: [(&str, &[&str]); 3] = [
+    ("skills verify", &["verify"]),
+    ("skills validate --root .", &["validate", "skills.json", "--root", "."]),
+    ("skills validate, no packages", &["validate", "skills.json"]),
+];
+
+/// Times the commands for skills.
+///
+/// # Errors
+///
+/// The program does not build, or finds something wrong with what was made for it.
+pub fn skills(root: &Path) -> Result<()> {
+    ci::cargo(root, &["build", "--release", "--features", "cli", "--bin", "imagate"], &[])?;
+    let target = target(root)?;
+    let program = target.join("release").join("imagate");
+    let folder = target.join("bench").join("skills");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    repository(&folder).with_context(|| folder.display().to_string())?;
+    let build = ["build", "--repository", "e/s", "--git-url", "https://example.com/e/s.git"];
+    let more = ["--raw-base-url", "https://example.com/e/s/raw/main", "--branch", "main"];
+    run(Command::new(&program).arg("skills").args(build).args(more), &folder)?;
+    let size = size_below(&folder.join("packages"))?;
+    let mut times = vec![Vec::new(); COMMANDS.len() + 1];
+    for _ in 0..ROUNDS {
+        let hash = "find packages -type f -print0 | xargs -0 -n 100000 -s 2000000 sha256sum";
+        let [hashes, others @ ..] = &mut times[..] else { continue };
+        hashes.push(run(Command::new("sh").args(["-c", hash]), &folder)?);
+        for ((_, arguments), times) in COMMANDS.iter().zip(others) {
+            times.push(run(Command::new(&program).arg("skills").args(*arguments), &folder)?);
+        }
+    }
+    print!("{}", report(size, &times));
+    Ok(())
+}
+
+/// The folder that cargo builds into.
+fn target(root: &Path) -> Result<PathBuf> {
+    let output = ci::command(root, &["metadata", "--format-version", "1", "--no-deps"]).output().context("cargo")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    Ok(PathBuf::from(metadata["target_directory"].as_str().context("cargo metadata names no target folder")?))
+}
+
+/// A repository in which every skill has one file of bytes that cannot be packed smaller.
+fn repository(root: &Path) -> Result<()> {
+    let mut state = 1_u64;
+    for number in 0..SKILLS {
+        let name = format!("skill-{number:05}");
+        let folder = root.join("skills").join(&name);
+        fs::create_dir_all(&folder)?;
+        let about = format!("description: Does the thing with the number {number}.");
+        fs::write(
+            folder.join("SKILL.md"),
+            format!("---\nname: {name}\n{about}\nmetadata:\n  version: \"1.0.0\"\n---\n"),
+        )?;
+        let noise = (0..PACKAGE - WRAPPING).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        });
+        fs::write(folder.join("data.bin"), noise.collect::<Vec<u8>>())?;
+    }
+    Ok(())
+}
+
+fn size_below(folder: &Path) -> Result<u64> {
+    let mut size = 0;
+    for entry in fs::read_dir(folder)? {
+        size += entry?.metadata()?.len();
+    }
+    Ok(size)
+}
+
+fn run(command: &mut Command, folder: &Path) -> Result<Duration> {
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    let time = start.elapsed();
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(time)
+}
+
+/// Medians, and how many times that of the hashes they are.
+fn report(size: u64, times: &[Vec<Duration>]) -> String {
+    let medians: Vec<Duration> = times.iter().map(|times| median(times)).collect();
+    let hash = medians.first().copied().unwrap_or_default();
+    let mut text = format!("{SKILLS} skills, packages of {size} bytes together, medians of {ROUNDS} rounds\n");
+    let names = std::iter::once("sha256sum of the packages").chain(COMMANDS.iter().map(|(name, _)| *name));
+    for (name, time) in names.zip(medians) {
+        let ratio = time.as_secs_f64() / hash.as_secs_f64();
+        text.push_str(&format!("{name:30} {:>7.0} ms {ratio:>6.2} times\n", time.as_secs_f64() * 1000.0));
+    }
+    text
+}
+
+fn median(times: &[Duration]) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_compares_with_the_hashes() {
+        let millis = |all: [u64; 3]| all.map(Duration::from_millis).to_vec();
+        let text = report(10, &[millis([100, 90, 900]), millis([250, 300, 200]), millis([1, 1, 1]), millis([0, 0, 0])]);
+        assert!(text.contains("sha256sum of the packages          100 ms   1.00 times\n"), "{text}");
+        assert!(text.contains("skills verify                      250 ms   2.50 times\n"), "{text}");
+    }
+}
