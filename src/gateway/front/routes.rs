@@ -20,6 +20,9 @@ pub(super) struct Routes {
     count: Box<dyn Fn(u16) + Send + Sync>,
 }
 
+/// A segment of a path that is at least so long may be a secret: all of ours are longer.
+const SECRET_LENGTH: usize = 16;
+
 /// Dropshot's own refusal of an address with this method, where it has one.
 type Refusal = dyn Fn(&Method, &str) -> Option<HttpError> + Send + Sync;
 
@@ -50,7 +53,7 @@ impl DynamicVersionPolicy for Routes {
         };
         let status = refusal.status_code.as_u16();
         (self.count)(status);
-        tracing::info!(%method, path, status, "no route");
+        tracing::info!(%method, path = without_secrets(path), status, "no route");
         let (method, path) = (method.to_string(), path.to_owned());
         let error = match status {
             404 => Some(Error::NotFound(Missing::Url { method, path })),
@@ -63,5 +66,22 @@ impl DynamicVersionPolicy for Routes {
         }
         refusal.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         Err(refusal)
+    }
+}
+
+/// A path with its long segments left out: one may be a one-time link, or a key in the wrong place.
+fn without_secrets(path: &str) -> String {
+    let segments = path.split('/').map(|segment| if segment.len() < SECRET_LENGTH { segment } else { "…" });
+    segments.collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_paths_without_what_may_be_a_secret() {
+        assert_eq!(without_secrets("/v1/images/generation"), "/v1/images/generation");
+        assert_eq!(without_secrets("/setup/0123456789abcdef/more"), "/setup/…/more");
     }
 }

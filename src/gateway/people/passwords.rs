@@ -3,6 +3,7 @@
 //! Argon2id with the parameters that its crate recommends. It takes tens of milliseconds and 19 MiB, so only a few are
 //! computed at once, and none on the threads that serve requests.
 
+use std::sync::Arc;
 #[cfg(test)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +22,7 @@ const LENGTH: std::ops::RangeInclusive<usize> = 12..=256;
 
 /// Computes hashes, a few at a time.
 pub(super) struct Passwords {
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     /// How many were computed.
     #[cfg(test)]
     pub(super) computed: AtomicUsize,
@@ -32,7 +33,7 @@ pub(super) struct Passwords {
 impl Passwords {
     pub(super) fn new() -> Self {
         Self {
-            turns: Semaphore::new(AT_ONCE),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
             #[cfg(test)]
             computed: AtomicUsize::new(0),
         }
@@ -65,9 +66,14 @@ impl Passwords {
 
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
         // Nobody closes it.
-        let _turn = self.turns.acquire().await.map_err(|error| StoreError::Refused(error.into()))?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|error| StoreError::Refused(error.into()))?;
         #[cfg(test)]
         self.computed.fetch_add(1, Ordering::Relaxed);
+        // The turn goes with the work: whoever asks may leave, and the work goes on.
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
         tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Refused(error.into()))
     }
 }
@@ -90,4 +96,29 @@ fn has_length(password: &str) -> bool {
 
 fn refused(message: String) -> StoreError {
     StoreError::Refused(message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Whoever connects, asks and leaves at once would else have as many computed beside each other as they like.
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_any_more_still_has_its_turn() {
+        let passwords = Passwords::new();
+        let (began, begun) = channel();
+        let (go, wait) = channel::<()>();
+        let work = move || began.send(()).is_ok() && wait.recv().is_ok();
+        {
+            let mut asked = Box::pin(passwords.compute(work));
+            let first = std::future::poll_fn(|context| std::task::Poll::Ready(asked.as_mut().poll(context))).await;
+            assert!(first.is_pending());
+        }
+        begun.recv().unwrap();
+        assert_eq!(passwords.turns.available_permits(), AT_ONCE - 1);
+        go.send(()).unwrap();
+        let _all = passwords.turns.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap();
+    }
 }

@@ -70,6 +70,11 @@ impl Call {
         Self { method: "DELETE", ..Self::get(path) }
     }
 
+    /// With a method that hardly anybody uses.
+    pub(crate) fn by(method: &'static str, path: &str) -> Self {
+        Self { method, ..Self::get(path) }
+    }
+
     /// `POST /v1/images/generations`.
     pub(crate) fn generation() -> Self {
         Self::post("/v1/images/generations")

@@ -6,7 +6,7 @@ use super::people::{
     sign_in_at,
 };
 use super::visitor::Visitor;
-use crate::kit::{Answer, Gateway};
+use crate::kit::{Answer, Call, Gateway, eventually};
 
 const COOKIE: &str = "imagate_session";
 /// Of a gateway that is reached by an encrypted way.
@@ -154,6 +154,16 @@ fn a_link_works_once_also_where_two_browsers_race_for_it() {
     let won = race(&mut visitors, &invitation, &[&[], &[]]);
     assert!(is_in(&mut visitors[won]) && !is_in(&mut visitors[1 - won]));
     assert!([404, 410].contains(&Visitor::to(&gateway).get(&invitation).status));
+}
+
+/// The kit looks through the log when the gateway ends.
+#[test]
+fn what_no_page_answers_brings_no_link_into_the_log() {
+    let gateway = Gateway::simulated();
+    let path = setup_path(&gateway);
+    assert_eq!(Call::get(&format!("{path}/more")).send(gateway.address()).status, 404);
+    assert_eq!(Call::by("PROPFIND", &path).send(gateway.address()).status, 405);
+    eventually("it is logged", || gateway.said().contains("PROPFIND").then_some(()));
 }
 
 /// Both have the form before either sends it. Who got in; exactly one does.

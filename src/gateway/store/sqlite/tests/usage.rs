@@ -1,7 +1,5 @@
 //! What is particular to counts and records in SQLite: the upgrade that begins to count, and which index each page walks.
 
-use std::time::{Duration, Instant};
-
 use super::*;
 use crate::gateway::store::sqlite::{records, usage};
 use crate::gateway::store::testing::at_migration;
@@ -154,58 +152,4 @@ async fn no_count_looks_at_records_and_each_finds_its_days() {
     }
     let of_keys = plan(&store, usage::of_keys("[]".to_owned())).await;
     assert!(of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{of_keys}");
-}
-
-/// Jobs in one commit, as in a crowd.
-const BATCH: usize = 64;
-const ROUNDS: usize = 300;
-
-/// What counting costs: two stores take turns, one of them without the trigger and the indexes that came with it.
-#[tokio::test]
-#[ignore = "it measures, for a minute"]
-async fn speed_of_records_with_and_without_counts() {
-    let (_with_dir, with) = fresh().await;
-    let (_without_dir, without) = fresh().await;
-    sqlx::raw_sql(
-        "DROP TRIGGER records_are_counted; DROP INDEX records_by_user; DROP INDEX records_by_group; \
-         DROP INDEX records_unsuccessful;",
-    )
-    .execute(&without.writer)
-    .await
-    .unwrap();
-    for batch in [1, BATCH] {
-        let mut spent = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
-            // Whoever is first has the colder caches.
-            let (first, second) = (round % 2, 1 - round % 2);
-            let stores = [&without, &with];
-            spent[first].push(one_round(stores[first], batch, round).await);
-            spent[second].push(one_round(stores[second], batch, round).await);
-        }
-        let [before, after] = spent.map(|mut spent| {
-            spent.sort_unstable();
-            spent[ROUNDS / 2].as_secs_f64() * 1e6 / batch as f64
-        });
-        println!(
-            "{batch} in a commit: {before:.1} us a record before, {after:.1} us with counts and indexes (medians)"
-        );
-    }
-}
-
-async fn one_round(store: &SqliteStore, batch: usize, round: usize) -> Duration {
-    let jobs: Vec<_> = (0..batch)
-        .map(|job| {
-            let (key, user) = (format!("key_{}", job % 20), format!("usr_{}", job % 5));
-            let id = format!("{batch}-{round}-{job}");
-            let open = Record { key: key.as_str().into(), user: user.as_str().into(), ..record(&id) };
-            let closed = Record { key: open.key.clone(), user: open.user.clone(), ..finished(&id) };
-            (open, closed)
-        })
-        .collect();
-    let began = Instant::now();
-    let opens: Vec<_> = jobs.iter().map(|(open, _)| RecordWrite::Open(open)).collect();
-    store.write_records(&NodeId::only(), &opens).await.unwrap();
-    let closes: Vec<_> = jobs.iter().map(|(_, closed)| RecordWrite::Close(closed)).collect();
-    store.write_records(&NodeId::only(), &closes).await.unwrap();
-    began.elapsed()
 }
