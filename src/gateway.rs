@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use accounts::{Accounts, TokenEndpoint};
 use catalog::Catalog;
-use config::{Config, Deadlines, Delivery, Fallback, Group};
+use config::{Config, Deadlines, Delivery, Fallback, Group, Proxies};
 use console::Console;
 use filter::Filters;
 use keys::{Keys, Pepper};
@@ -52,6 +52,7 @@ pub(crate) struct Gateway {
     keys: Arc<Keys>,
     people: Arc<People>,
     pages: Pages,
+    trusted_proxies: Proxies,
     accounts: Arc<Accounts>,
     filters: Filters,
     upstream: Arc<Upstream>,
@@ -122,6 +123,7 @@ impl Gateway {
             keys,
             people,
             pages,
+            trusted_proxies: config.trusted_proxies.clone(),
             filters,
             upstream,
             accounts,
@@ -147,6 +149,10 @@ impl Gateway {
 
     pub(crate) const fn people(&self) -> &Arc<People> {
         &self.people
+    }
+
+    pub(crate) const fn trusted_proxies(&self) -> &Proxies {
+        &self.trusted_proxies
     }
 
     pub(crate) const fn pages(&self) -> &Pages {

@@ -15,6 +15,7 @@ mod kept;
 mod model;
 mod pattern;
 mod problem;
+mod proxies;
 mod public_url;
 mod raw;
 mod resolve;
@@ -36,6 +37,7 @@ pub(crate) use group::{Filter, Group, Moderation};
 pub(crate) use kept::account_from_json;
 pub(crate) use model::ImageModel;
 pub(crate) use problem::Problem;
+pub(crate) use proxies::Proxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
 pub(crate) use schema::schema_json;
@@ -68,6 +70,8 @@ pub(crate) struct Config {
     pub(crate) metrics_listen: Option<Listen>,
     /// The address under which people and callers reach the gateway, where somebody has said so.
     pub(crate) public_url: Option<PublicUrl>,
+    /// The proxies whose word on who is calling is believed.
+    pub(crate) trusted_proxies: Proxies,
     /// The folder for everything that is kept.
     pub(crate) data_dir: PathBuf,
     /// The folder with the skills that are published, if any are.

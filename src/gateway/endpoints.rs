@@ -8,11 +8,12 @@ mod health;
 mod pages;
 mod skills;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext};
-use http::Version;
 use http::header::AUTHORIZATION;
+use http::{HeaderName, Version};
 
 use super::Gateway;
 use super::flow::{self, Ask};
@@ -32,6 +33,8 @@ pub(crate) enum Endpoints {}
 
 type Context = RequestContext<Arc<Gateway>>;
 
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
 /// Every route of both documents, and the pages.
 ///
 /// # Errors
@@ -46,6 +49,14 @@ pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescripti
     skills::register(&mut api)?;
     refuse_the_rest(&mut api)?;
     Ok(api)
+}
+
+/// The address from which somebody is calling.
+fn address(context: &Context) -> IpAddr {
+    let request = &context.request;
+    // A value that is no text names nobody.
+    let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
+    context.context().trusted_proxies().caller(request.remote_addr().ip(), forwarded)
 }
 
 impl GatewayApi for Endpoints {

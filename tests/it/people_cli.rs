@@ -1,9 +1,11 @@
 //! People, their keys and their tokens by command, beside a running gateway or without one, and the trail of it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Call, Done, Gateway, Program};
+use crate::kit::{Call, Done, Gateway, Program, pause};
 
 /// Exit codes: failed, wrong usage.
 const FAILED: Option<i32> = Some(1);
@@ -111,6 +113,30 @@ fn a_rotated_key_is_good_beside_the_former_one_until_the_grace_is_over() {
     let done = gateway.manage(&["key", "rotate", &id, "--grace", "31d"]);
     assert!(done.code == FAILED && done.stderr.contains("30 days"), "{done:?}");
     assert_eq!(answers(&third), 200);
+}
+
+/// The server learns of it by itself: nobody tells it, and no other call makes it read its keys.
+#[test]
+fn what_is_disabled_by_command_is_refused_within_a_second() {
+    /// Together a second, and what the calls take.
+    const TRIES: usize = 20;
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    let gateway = Gateway::simulated();
+    for (id, words) in [("key", ["key", "disable"]), ("user", ["user", "disable"])] {
+        let made = gateway.manage(&["key", "create", "--name", id, "--user", "bob", "--json"]).json();
+        let [key, secret] = ["id", "secret"].map(|field| made[field].as_str().expect("a text").to_owned());
+        let call = || Call::get("/v1/models").key(&secret).send(gateway.address());
+        call().good();
+        gateway.manage(&[words[0], words[1], if id == "key" { &key } else { "bob" }]).good();
+        let refusal = (0..TRIES).find_map(|_| {
+            let answer = call();
+            pause(PAUSE);
+            (answer.status == 401).then_some(answer)
+        });
+        let refusal = refusal.unwrap_or_else(|| panic!("the {id} is still let in a second after it was disabled"));
+        assert_eq!(refusal.error(401)["code"], "INVALID_API_KEY");
+    }
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub(crate) struct RawConfig {
     /// one that it listens on. Pages answer under its host only, and over `https` cookies are kept to encrypted
     /// connections. Default: none; pages answer under `localhost` and IP addresses.
     pub(super) public_url: Option<String>,
+    /// The reverse proxies in front of the gateway, as IP addresses or networks such as `10.0.0.0/8`. From them
+    /// `X-Forwarded-For` is believed: it says from which address somebody signs in. Default: none.
+    pub(super) trusted_proxies: Option<Vec<String>>,
     /// Where the gateway keeps its data. A relative path starts at the folder of this file. Default: the data folder of
     /// the platform.
     pub(super) data_dir: Option<PathBuf>,

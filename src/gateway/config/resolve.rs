@@ -18,7 +18,10 @@ use super::problem::{Place, Problem};
 use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, SecretSource};
 use super::surroundings::{Surroundings, data_dir};
 use super::written::Written;
-use super::{Account, CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, PublicUrl, Replay, Source, duration};
+use super::{
+    Account, CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, Proxies, PublicUrl, Replay, Source, duration,
+    proxies,
+};
 use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
@@ -140,6 +143,7 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
         listen: listen.unwrap_or_else(|| Listen::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: desk.address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
         public_url: desk.public_url(),
+        trusted_proxies: desk.trusted_proxies(),
         data_dir: desk.data_dir(),
         skills_dir: desk.skills_dir(),
         drain_timeout: desk.drain_timeout(),
@@ -235,6 +239,15 @@ impl<'a> Desk<'a> {
         let text = self.pick("public_url", PUBLIC_URL, |raw| raw.public_url.as_ref())?;
         let url = PublicUrl::parse(text);
         url.map_err(|fault| self.wrong("public_url", fault)).ok()
+    }
+
+    fn trusted_proxies(&mut self) -> Proxies {
+        let raw = self.layers.written.raw.trusted_proxies.as_deref().unwrap_or_default();
+        let networks = raw.iter().enumerate().filter_map(|(index, text)| {
+            let network = proxies::network(text);
+            network.map_err(|fault| self.wrong(&format!("trusted_proxies[{index}]"), fault)).ok()
+        });
+        Proxies::new(networks.collect())
     }
 
     fn data_dir(&mut self) -> PathBuf {

@@ -45,6 +45,10 @@ impl Page<'_> {
         if let Some(url) = &config.public_url {
             self.line("", "public_url", &quoted(url.as_str()));
         }
+        let proxies: Vec<_> = config.trusted_proxies.networks().iter().map(ToString::to_string).collect();
+        if !proxies.is_empty() {
+            self.line("", "trusted_proxies", &list(&proxies));
+        }
         self.line("", "data_dir", &quoted(&config.data_dir.display().to_string()));
         if let Some(folder) = &config.skills_dir {
             self.line("", "skills_dir", &quoted(&folder.display().to_string()));

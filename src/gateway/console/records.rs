@@ -14,12 +14,12 @@ use crate::gateway::usage::{NamedRecord, RecordFilter, RecordPage, Usage, UsageE
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
-/// How many records are written for a spreadsheet at once: as many as pass through memory without a thought.
-const SHEET: u32 = 10_000;
-
 // === impl Console ===
 
 impl Console {
+    /// How many records are written for a spreadsheet at once: as many as pass through memory without a thought.
+    pub(crate) const SHEET: u32 = 10_000;
+
     /// A page of records, newest first.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Console {
     ///
     /// As [`Console::list_records`].
     pub(crate) async fn sheet_of_records(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
-        let page = self.page(actor, query, SHEET).await?;
+        let page = self.page(actor, query, Self::SHEET).await?;
         Ok(csv::heading() + &csv::records(&page.records))
     }
 

@@ -9,6 +9,7 @@ use http::header::AUTHORIZATION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::address;
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::console::Console;
@@ -272,7 +273,7 @@ async fn told_of<'a, T: Serialize, B: DeserializeOwned, F: Future<Output = Resul
 /// Who is asking. Where an operation has no query parameters, nothing may stand in their place.
 async fn admit(context: &Context) -> Result<Actor, Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
-    let address = context.request.remote_addr().ip();
+    let address = address(context);
     let actor = context.context().console().admit(authorization.map(HeaderValue::as_bytes), address).await?;
     check_query(context)?;
     Ok(actor)

@@ -13,6 +13,7 @@ use http::{HeaderMap, Method, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::address;
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::front::{FormBody, respond};
@@ -93,7 +94,7 @@ async fn visit(context: &Context, body: FormBody) -> Visit {
         host: host(context),
         origin: only(headers, &ORIGIN),
         fetch_site: only(headers, &FETCH_SITE),
-        address: request.remote_addr().ip(),
+        address: address(context),
         agent: joined(headers, &USER_AGENT, " ").chars().take(AGENT_CHARS).collect(),
         languages: joined(headers, &ACCEPT_LANGUAGE, ","),
         known_tags: joined(headers, &IF_NONE_MATCH, ","),

@@ -30,7 +30,7 @@ macro_rules! numbers {
     };
 }
 
-numbers!(i64 u64 usize u8 u16);
+numbers!(i64 u64 usize u8 u16 u32);
 
 impl<T: Number + ?Sized> Number for &T {
     fn count(&self) -> i64 {

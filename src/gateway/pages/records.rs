@@ -11,6 +11,7 @@ use super::frame::Page;
 use super::keys::after;
 use super::usage::file;
 use super::visit::Shown;
+use crate::gateway::console::Console;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::browser::{Browser, Look, Tab, WITH_SCRIPT};
 use super::people::{
     ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, guard_link, guard_passwords, link_in, secret_in, setup_path, sign_in,
-    sign_in_at,
+    sign_in_at, token_in,
 };
 use super::seed::{Seeded, Things};
 use super::visitor::Visitor;
@@ -17,6 +17,11 @@ use crate::kit::{Gateway, Place, setting};
 const WIDE: u32 = 1280;
 const PHONE: u32 = 390;
 const CHINESE: Look = Look { locale: "zh-CN", ..WITH_SCRIPT };
+
+/// On a desk and on a phone, by day and by night.
+fn looks() -> impl Iterator<Item = (u32, &'static str)> {
+    [WIDE, PHONE].into_iter().flat_map(|width| ["light", "dark"].map(|theme| (width, theme)))
+}
 
 /// What is done with each page in each of its states.
 trait Reader {
@@ -152,6 +157,7 @@ fn people(tab: &Tab<'_>, gateway: &Gateway, reader: &mut dyn Reader, things: &Th
     tab.go("/profile");
     tab.fill("Name", "deploy");
     tab.follow("button", "Make the token");
+    gateway.guard("an admin token", &token_in(&tab.text()).expect("a token"), &[Place::Key]);
     reader.look("token-secret", tab);
     tab.go("/profile");
     tab.fill("Present password", "not the password");
@@ -192,11 +198,11 @@ struct Judge {
 impl Reader for Judge {
     fn look(&mut self, name: &str, tab: &Tab<'_>) {
         self.seen += 1;
-        for (width, theme) in [(WIDE, "light"), (PHONE, "dark")] {
+        for (width, theme) in looks() {
             tab.resize(width, theme);
             let wide = tab.overflow();
             if !wide.is_empty() {
-                self.faults.push(format!("{name} at {width}: {}", wide.join("\n    ")));
+                self.faults.push(format!("{name} at {width}, {theme}: {}", wide.join("\n    ")));
             }
             for violation in tab.inspect() {
                 self.faults.push(format!("{name} at {width}, {theme}: {}", told(&violation)));
@@ -238,11 +244,9 @@ struct Painter(PathBuf);
 
 impl Reader for Painter {
     fn look(&mut self, name: &str, tab: &Tab<'_>) {
-        for width in [WIDE, PHONE] {
-            for theme in ["light", "dark"] {
-                tab.resize(width, theme);
-                tab.picture(&self.0.join(format!("{name}-{width}-{theme}.png")), true);
-            }
+        for (width, theme) in looks() {
+            tab.resize(width, theme);
+            tab.picture(&self.0.join(format!("{name}-{width}-{theme}.png")), true);
         }
         tab.resize(WIDE, "light");
         if name == "keys" {

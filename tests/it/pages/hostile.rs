@@ -197,10 +197,13 @@ fn what_is_shown_once_is_on_no_other_page() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let (key, secret) = make_key(&mut ada, "laptop");
+    let made = ada.submit("/profile", "/profile/tokens", &[("name", "deploy")]);
+    let token = super::people::token_in(&made.text()).expect("a token");
+    gateway.guard("an admin token", &token, &[crate::kit::Place::Key]);
     let link = invite(&mut ada, "cyd", "member");
     for (path, _) in super::forgery::every_page(&mut ada) {
         let html = ada.get(&path).text();
-        for hidden in [secret.as_str(), link.as_str(), ADAS_PASSWORD] {
+        for hidden in [secret.as_str(), token.as_str(), link.as_str(), ADAS_PASSWORD] {
             assert!(!html.contains(hidden), "{path}");
         }
     }
@@ -214,6 +217,7 @@ fn what_is_shown_once_is_on_no_other_page() {
     let next = super::people::secret_in(&rotated.text()).expect("a new secret");
     gateway.guard("a key", &next, &[crate::kit::Place::Key]);
     assert!(next != secret && !ada.get(&key).text().contains(&next));
+    Call::get("/admin/v1/me").key(&token).send(gateway.address()).good();
     for secret in [&secret, &next] {
         Call::get("/v1/models").key(secret).send(gateway.address()).good();
     }

@@ -40,6 +40,20 @@ fn whoever_guesses_has_to_wait_and_whoever_is_known_does_not() {
     assert_eq!(known.status, 303, "nobody locks her out: {}", known.text());
 }
 
+/// All connections come from the proxy, which says for whom.
+#[test]
+fn behind_a_proxy_whoever_guesses_slows_down_nobody_but_themselves() {
+    let gateway = Gateway::with("trusted_proxies = [\"127.0.0.1\"]", &[]);
+    drop(ada(&gateway));
+    // What stands before the last address is what the caller wrote.
+    let [mut attacker, mut again, mut other] =
+        ["203.0.113.2", "198.51.100.7, 203.0.113.2", "198.51.100.7"].map(|from| Visitor::by_proxy(&gateway, from));
+    assert_eq!(guess(&mut attacker, ADA, 8), Some(5));
+    assert_eq!(sign_in(&mut again, ADA, ADAS_PASSWORD).status, 429);
+    assert_eq!(sign_in(&mut other, ADA, ADAS_PASSWORD).status, 303);
+    assert!(other.get("/audit").text().contains("198.51.100.7"), "the trail names who has signed in");
+}
+
 #[test]
 fn one_address_cannot_try_one_password_on_many_names() {
     let gateway = Gateway::simulated();

@@ -117,7 +117,16 @@ pub(super) fn make_key(visitor: &mut Visitor<'_>, name: &str) -> (String, String
 
 /// The secret of a key in a text.
 pub(super) fn secret_in(text: &str) -> Option<String> {
-    let at = text.find("sk-img-")?;
+    secret_of(text, "sk-img-")
+}
+
+/// An admin token in a text.
+pub(super) fn token_in(text: &str) -> Option<String> {
+    secret_of(text, "sk-adm-")
+}
+
+fn secret_of(text: &str, begins: &str) -> Option<String> {
+    let at = text.find(begins)?;
     let secret: String =
         text[at..].chars().take_while(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter)).collect();
     (secret.len() > 40).then_some(secret)

@@ -156,6 +156,17 @@ fn a_link_works_once_also_where_two_browsers_race_for_it() {
     assert!([404, 410].contains(&Visitor::to(&gateway).get(&invitation).status));
 }
 
+/// A program's interface takes no cookie: a page of another site could make a browser send it.
+#[test]
+fn the_cookie_of_a_page_opens_nothing_but_pages() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    for path in ["/admin/v1/me", "/admin/v1/keys", "/v1/models"] {
+        assert_eq!(ada.send(Call::get(path)).error(401)["code"], "INVALID_API_KEY", "{path}");
+    }
+    assert!(is_in(&mut ada));
+}
+
 /// The kit looks through the log when the gateway ends.
 #[test]
 fn what_no_page_answers_brings_no_link_into_the_log() {

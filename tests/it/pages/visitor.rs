@@ -12,6 +12,8 @@ pub(super) struct Visitor<'a> {
     pub(super) cookies: BTreeMap<String, String>,
     /// What is connected from, where it matters.
     from: Option<IpAddr>,
+    /// Whom a proxy says that it speaks for.
+    forwarded: Option<&'static str>,
     /// Host and origin, where it is not the address itself.
     host: Option<(&'static str, &'static str)>,
 }
@@ -27,12 +29,17 @@ pub(super) struct Form {
 
 impl<'a> Visitor<'a> {
     pub(super) fn to(gateway: &'a Gateway) -> Self {
-        Self { gateway, cookies: BTreeMap::new(), from: None, host: None }
+        Self { gateway, cookies: BTreeMap::new(), from: None, forwarded: None, host: None }
     }
 
     /// Somebody at another address of this machine.
     pub(super) fn from(gateway: &'a Gateway, last: u8) -> Self {
         Self { from: Some([127, 0, 0, last].into()), ..Self::to(gateway) }
+    }
+
+    /// Somebody who comes by way of a proxy on this machine.
+    pub(super) fn by_proxy(gateway: &'a Gateway, forwarded: &'static str) -> Self {
+        Self { forwarded: Some(forwarded), ..Self::to(gateway) }
     }
 
     /// Somebody who comes by a name.
@@ -53,6 +60,7 @@ impl<'a> Visitor<'a> {
         let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let call = if cookies.is_empty() { call } else { call.header("cookie", &cookies.join("; ")) };
         let call = self.from.into_iter().fold(call, Call::coming_from);
+        let call = self.forwarded.into_iter().fold(call, |call, from| call.header("x-forwarded-for", from));
         let call = self.host.into_iter().fold(call, |call, (host, _)| call.header("host", host));
         let answer = call.send(self.gateway.address());
         for (_, cookie) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {

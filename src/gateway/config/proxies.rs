@@ -1,0 +1,108 @@
+//! The proxies in front of the gateway, and whom they speak for.
+//!
+//! A proxy appends the address that it was called from to `X-Forwarded-For`, behind whatever the caller wrote there. So
+//! the header is read from its end, and only as far as it was written by somebody who is trusted.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+
+/// The addresses whose word on who is calling is believed; nobody's by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Proxies(Vec<IpNet>);
+
+// === impl Proxies ===
+
+impl Proxies {
+    pub(super) const fn new(networks: Vec<IpNet>) -> Self {
+        Self(networks)
+    }
+
+    pub(super) fn networks(&self) -> &[IpNet] {
+        &self.0
+    }
+
+    /// Who is calling: whoever is connected, or whom a chain of trusted proxies names.
+    ///
+    /// `forwarded` are the values of `X-Forwarded-For`, in their order.
+    pub(crate) fn caller<'a>(&self, connected: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
+        let mut caller = connected.to_canonical();
+        for word in forwarded.rev().flat_map(|value| value.rsplit(',')) {
+            if !self.trust(caller) {
+                break;
+            }
+            // What cannot be read names nobody, and what stands before it is anybody's word.
+            let Some(address) = address(word.trim()) else { break };
+            caller = address;
+        }
+        caller
+    }
+
+    fn trust(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// An address or a network, such as `10.0.0.0/8`.
+pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
+    let network = match text.parse::<IpAddr>() {
+        Ok(address) => IpNet::from(address.to_canonical()),
+        Err(_) => text.parse().map_err(|_| "must be an IP address or a network such as `10.0.0.0/8`")?,
+    };
+    if network.prefix_len() == 0 {
+        return Err("takes in every address, so that everybody could say who they are");
+    }
+    Ok(network.trunc())
+}
+
+/// An address as proxies write it, with or without the port.
+fn address(word: &str) -> Option<IpAddr> {
+    let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
+    let address = bare.parse().or_else(|_| word.parse().map(|address: SocketAddr| address.ip()));
+    address.ok().map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(connected: &str, forwarded: &[&str], expected: &str) {
+        let proxies = Proxies::new(["127.0.0.1", "10.0.0.0/8", "fd00::/8"].map(|text| network(text).unwrap()).to_vec());
+        let caller = proxies.caller(connected.parse().unwrap(), forwarded.iter().copied());
+        assert_eq!(caller.to_string(), expected, "{connected} {forwarded:?}");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        check("203.0.113.9", &["198.51.100.1"], "203.0.113.9");
+        check("127.0.0.1", &["198.51.100.1"], "198.51.100.1");
+        check("::ffff:127.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1");
+        check("127.0.0.1", &[], "127.0.0.1");
+    }
+
+    #[test]
+    fn what_the_caller_wrote_is_not_believed() {
+        check("127.0.0.1", &["1.1.1.1, 198.51.100.1, 10.1.2.3"], "198.51.100.1");
+        check("127.0.0.1", &["1.1.1.1", "198.51.100.1,10.1.2.3"], "198.51.100.1");
+        check("127.0.0.1", &["10.9.9.9, 198.51.100.1"], "198.51.100.1");
+        check("127.0.0.1", &["198.51.100.1, nonsense"], "127.0.0.1");
+        check("127.0.0.1", &["198.51.100.1, "], "127.0.0.1");
+        check("fd00::1", &["10.0.0.2, 10.0.0.1"], "10.0.0.2");
+    }
+
+    #[test]
+    fn ports_are_left_out() {
+        check("127.0.0.1", &["198.51.100.1:4711"], "198.51.100.1");
+        check("127.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1");
+        check("127.0.0.1", &["[2001:db8::1]"], "2001:db8::1");
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        assert_eq!(network("10.1.2.3/8").unwrap().to_string(), "10.0.0.0/8");
+        for bad in ["", "proxy.example", "10.0.0.0/33", "0.0.0.0/0", "::/0", "10.0.0.1:80"] {
+            assert!(network(bad).is_err(), "{bad}");
+        }
+    }
+}
