@@ -22,6 +22,7 @@ struct AuditPage {
     entries: Vec<types::AuditEntry>,
     total: u64,
     form: Form,
+    is_filtered: bool,
     newer: Option<String>,
     older: Option<String>,
 }
@@ -48,6 +49,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
         page: desk.page("audit"),
         older: older.map(|last| after(visit, "/audit", &last.seq.get().to_string())),
         newer: visit.asked("before").map(|_| format!("/audit?{}", visit.query.with("before", None))),
+        is_filtered: ["actor", "action", "target"].iter().any(|name| visit.asked(name).is_some()),
         total: list.total,
         entries: list.data,
         form,

@@ -97,7 +97,8 @@ fn spoken(texts: Texts, rejection: &Rejection) -> (&'static str, String) {
     };
     let text = match rejection.reason {
         Some(Reason::MissingParameter | Reason::StringBelowMin) => "error.missing",
-        Some(Reason::StringAboveMax) => "error.too_long",
+        // Everything else that is written is the name of something.
+        Some(Reason::StringAboveMax) if *field != "reason" => "error.too_long",
         _ => text,
     };
     (field, texts.of(text).to_owned())

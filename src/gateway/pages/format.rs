@@ -85,6 +85,39 @@ pub(super) fn human(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
+/// A moment for people, to the second. The script makes it local.
+pub(super) fn instant(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// What browsers call themselves, and what they are called. Those that pretend to be others come before the others.
+const BROWSERS: [(&str, &str); 7] = [
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("HeadlessChrome/", "Chrome"),
+    ("Chrome/", "Chrome"),
+    ("Version/", "Safari"),
+    ("curl/", "curl"),
+];
+const SYSTEMS: [(&str, &str); 6] = [
+    ("Windows", "Windows"),
+    ("iPhone", "iOS"),
+    ("iPad", "iPadOS"),
+    ("Mac OS X", "macOS"),
+    ("Android", "Android"),
+    ("Linux", "Linux"),
+];
+
+/// A browser and its system, such as `Chrome 156, Linux`.
+pub(super) fn browser(agent: &str) -> Option<String> {
+    let (sign, name) = BROWSERS.iter().find(|(sign, _)| agent.contains(sign))?;
+    let version = agent.split_once(sign).map(|(_, rest)| rest.split(|letter: char| !letter.is_ascii_digit()));
+    let version = version.and_then(|mut parts| parts.next()).filter(|version| !version.is_empty())?;
+    let system = SYSTEMS.iter().find(|(sign, _)| agent.contains(sign)).map(|(_, system)| format!(", {system}"));
+    Some(format!("{name} {version}{}", system.unwrap_or_default()))
+}
+
 /// A duration in milliseconds, in the unit that reads best.
 pub(super) fn latency(milliseconds: i64) -> String {
     match milliseconds {
@@ -104,6 +137,22 @@ mod tests {
         {
             assert_eq!(grouped(number), text);
         }
+    }
+
+    #[test]
+    fn a_browser_is_called_by_its_name() {
+        let linux = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) ";
+        let mac = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) ";
+        for (agent, name) in [
+            (format!("{linux}Chrome/156.0.0.0 Safari/537.36"), "Chrome 156, Linux"),
+            (format!("{linux}Chrome/156.0.0.0 Safari/537.36 Edg/155.0.0.0"), "Edge 155, Linux"),
+            (format!("{mac}Version/26.1 Safari/605.1.15"), "Safari 26, macOS"),
+            ("curl/8.5.0".to_owned(), "curl 8"),
+        ] {
+            assert_eq!(browser(&agent).as_deref(), Some(name));
+        }
+        assert_eq!(browser("Chrome/x"), None);
+        assert_eq!(browser("somebody's program"), None);
     }
 
     #[test]

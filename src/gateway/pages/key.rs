@@ -38,6 +38,8 @@ struct KeyPage {
     once: String,
     graces: &'static [Grace],
     examples: Vec<Example>,
+    /// Whether it lets anybody in.
+    is_good: bool,
 }
 
 #[derive(Template)]
@@ -67,6 +69,7 @@ fn show_with(desk: &Desk<'_>, status: StatusCode, key: types::Key, form: Option<
         once: desk.issue_once()?,
         graces: &GRACES,
         examples: examples(desk.home, None),
+        is_good: key.state == types::KeyState::Active,
         key,
     };
     Ok(rendered(status, &template))

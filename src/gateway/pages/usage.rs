@@ -28,6 +28,7 @@ struct UsagePage {
     /// The same as a file.
     download: String,
     is_empty: bool,
+    is_filtered: bool,
 }
 
 /// The page.
@@ -39,6 +40,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
         form,
         chart: Chart::of(&usage),
         download: format!("/usage.csv?{}", desk.visit.query.with("done", None)),
+        is_filtered: ["key", "user", "group", "since", "until"].iter().any(|name| desk.visit.asked(name).is_some()),
         is_empty: usage.totals.requests == 0,
         usage,
     };

@@ -1,5 +1,6 @@
 //! What the templates say of values: numbers, moments, states. They call it on the page that every one of them has.
 
+use super::desk::day_of;
 use super::format::{self, MaybeNumber, Moment, Number};
 use super::frame::{Page, Theme};
 use super::language::Language;
@@ -33,6 +34,21 @@ impl Page {
 
     pub(super) fn human(&self, at: impl Moment) -> String {
         format::human(at.moment())
+    }
+
+    /// To the second.
+    pub(super) fn instant(&self, at: impl Moment) -> String {
+        format::instant(at.moment())
+    }
+
+    /// The last day on which something is good that ends at a moment.
+    pub(super) fn last_day(&self, at: impl Moment) -> String {
+        day_of(at.moment())
+    }
+
+    /// What a browser and its system are called, where they are known.
+    pub(super) fn browser(&self, agent: &str) -> Option<String> {
+        format::browser(agent)
     }
 
     pub(super) fn day(&self, at: impl Moment) -> String {
@@ -85,6 +101,16 @@ impl Page {
             types::RecordState::Running => "",
             types::RecordState::Refused | types::RecordState::Cancelled => "warn",
             types::RecordState::Failed | types::RecordState::Interrupted => "bad",
+        }
+    }
+
+    pub(super) fn record_class(&self, class: &types::RecordClass) -> &'static str {
+        match class {
+            types::RecordClass::N => "class.none",
+            types::RecordClass::F => "class.failed",
+            types::RecordClass::X => "class.unclear",
+            types::RecordClass::R => "class.refused",
+            types::RecordClass::O => "class.begun",
         }
     }
 

@@ -51,13 +51,15 @@
   const localTimes = (root) => {
     const language = document.documentElement.lang || undefined;
     const moment = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" });
+    const exact = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
     const day = new Intl.DateTimeFormat(language, { dateStyle: "medium" });
     for (const time of root.querySelectorAll("time[datetime]")) {
       const at = new Date(time.dateTime);
-      if (!Number.isNaN(at.getTime()) && time.dateTime.includes("T")) {
-        time.title = moment.format(at);
-        time.textContent = "day" in time.dataset ? day.format(at) : moment.format(at);
-      }
+      if (Number.isNaN(at.getTime()) || !time.dateTime.includes("T") || "shared" in time.dataset) continue;
+      // What it was before is in UTC, and says so.
+      time.title = "day" in time.dataset ? moment.format(at) : time.textContent;
+      const form = "day" in time.dataset ? day : "exact" in time.dataset ? exact : moment;
+      time.textContent = form.format(at);
     }
   };
 
