@@ -203,7 +203,7 @@ mod tests {
         symlink("inside", root.join("alias")).unwrap();
         let checkout = Checkout::open(&root).unwrap();
         let outside = |path: &str| Err(FilesError::Outside { path: path.to_owned() });
-        for path in ["up/secret", "../secret", "/etc/passwd", "inside/../../secret", "a//b", "a/./b"] {
+        for path in ["up/secret", "../secret", "/etc/passwd", "inside/../../secret", "a//b", "a/./b", "a\\b", "a\0b"] {
             assert_eq!(checkout.read(path, 9), outside(path), "{path}");
         }
         assert_eq!(checkout.read("link", 9), Ok(None));
@@ -211,6 +211,8 @@ mod tests {
         assert_eq!(checkout.read("alias/file", 9), Ok(Some(b"f".to_vec())));
         assert_eq!(checkout.read("inside/none", 9), Ok(None));
         assert_eq!(checkout.read("inside/file/none", 9), Ok(None));
+        assert_eq!(checkout.list(".."), Err(FilesError::Outside { path: "..".to_owned() }));
+        assert!(Checkout::open(&root.join("inside/file")).is_err());
     }
 
     #[test]
@@ -232,6 +234,36 @@ mod tests {
         fs::write(folder.path().join("file"), "12345").unwrap();
         let checkout = Checkout::open(folder.path()).unwrap();
         assert!(checkout.read("file", 5).is_ok());
-        assert_eq!(checkout.read("file", 4), Err(FilesError::TooLarge { path: "file".to_owned(), size: 5, limit: 4 }));
+        assert_eq!(checkout.read("file", 3), Err(FilesError::TooLarge { path: "file".to_owned(), size: 5, limit: 3 }));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn no_more_is_read_of_a_file_that_is_longer_than_it_says() {
+        let checkout = Checkout::open(Path::new("/proc/self")).unwrap();
+        assert!(matches!(checkout.read("status", 5), Err(FilesError::TooLarge { size: 6, .. })));
+    }
+
+    #[test]
+    fn a_folder_is_listed_by_name_with_what_may_be_run() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        for (name, mode) in [("b", 0o755), ("a", 0o644), ("d", 0o644), ("c", 0o700)] {
+            fs::write(folder.path().join(name), "").unwrap();
+            fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let listed = Checkout::open(folder.path()).unwrap().list("").unwrap().unwrap();
+        let listed: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.metadata.is_executable)).collect();
+        assert_eq!(listed, [("a", false), ("b", true), ("c", true), ("d", false)]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_name_that_is_not_unicode_is_not_passed_over() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"a\xff")), "").unwrap();
+        let listed = Checkout::open(folder.path()).unwrap().list("");
+        assert_eq!(listed, Err(FilesError::Name { path: String::new() }));
     }
 }

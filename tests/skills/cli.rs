@@ -112,6 +112,8 @@ fn what_is_allowed_stands_in_the_report_with_its_reason() {
     assert_eq!(json("json")["findings"][0]["allowed"], "moved by hand");
     assert_eq!(json("json")["errors"], 0);
     assert_eq!(json("sarif")["runs"][0]["results"][0]["suppressions"][0]["justification"], "moved by hand");
+    let off = skills(&["validate", "--allow", "M121=by hand", &case("M121/skills")]);
+    assert!(off.code == DONE && off.stdout.contains("allowed: by hand"), "{off:?}");
 }
 
 #[test]
@@ -137,6 +139,36 @@ fn the_checkout_and_the_manifest_before_are_asked() {
     let changed = skills(&["validate", "--previous", &case("M113/checksum.previous"), &case("M113/checksum")]);
     assert!(changed.code == FOUND && changed.stdout.contains("error[M113]"), "{changed:?}");
     assert_eq!(code(&["validate", &now, "--root", "no-such-folder"]), FOUND);
+}
+
+#[test]
+fn a_release_may_be_called_otherwise_and_a_repository_is_not_moved_unseen() {
+    let folder = TempDir::new().expect("a folder");
+    let said = |change: &dyn Fn(&mut Value)| {
+        let path = variant(&folder, "now.json", |manifest| {
+            manifest["generated_at"] = "2026-11-21T04:00:00Z".into();
+            change(manifest);
+        });
+        skills(&["validate", "--previous", &case("good/full"), as_text(&path)]).stdout
+    };
+    let build = |manifest: &mut Value| manifest["skills"][0]["version"] = "1.2.0+b2".into();
+    assert!(!said(&build).contains("M110"));
+    let content = |manifest: &mut Value| {
+        build(manifest);
+        manifest["skills"][0]["sha256"] = "1".repeat(64).into();
+    };
+    assert!(said(&content).contains("M110"));
+    for key in ["git_url", "raw_base_url"] {
+        let moved = |manifest: &mut Value| manifest["repository"][key] = "https://example.com/main/e/s".into();
+        assert!(said(&moved).contains(&format!("`{key}` was another one")), "{key}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_more_of_a_manifest_is_read_than_is_looked_at() {
+    let done = skills(&["validate", "/dev/zero"]);
+    assert!(done.code == FOUND && done.stdout.contains("M007"), "{done:?}");
 }
 
 #[test]
@@ -251,6 +283,45 @@ fn a_difference_names_the_version_that_it_asks_for() {
     assert_eq!(asked("2.0.0", &fewer), answer("major", "major", DONE));
     assert_eq!(asked("1.1.9", &content), answer("patch", "minor", FOUND));
     assert_eq!(asked("2.0.0-rc.1", &fewer), answer("major", "major", DONE));
+}
+
+#[test]
+fn a_difference_asks_for_less_before_a_release_and_of_what_follows_from_one() {
+    let folder = TempDir::new().expect("a folder");
+    let asked = |before: &str, now: &str, change: &dyn Fn(&mut Value)| {
+        let old = variant(&folder, "old.json", |manifest| manifest["skills"][0]["version"] = before.into());
+        let new = variant(&folder, "new.json", |manifest| {
+            manifest["skills"][0]["version"] = now.into();
+            change(manifest);
+        });
+        let done = skills(&["diff", "--json", as_text(&old), as_text(&new)]);
+        let difference: Value = serde_json::from_str(&done.stdout).expect("JSON");
+        (difference["skills"][0]["required"].as_str().unwrap_or("-").to_owned(), done.code)
+    };
+    let answer = |required: &str, code| (required.to_owned(), code);
+    let more = |manifest: &mut Value| {
+        manifest["skills"][0]["agents"] = vec!["codex", "claude-code", "goose"].into();
+    };
+    let fewer = |manifest: &mut Value| manifest["skills"][0]["agents"] = vec!["codex"].into();
+    let renamed = |manifest: &mut Value| manifest["skills"][0]["package"] = "packages/other.zip".into();
+    let capitals = |manifest: &mut Value| {
+        let sum = manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase();
+        manifest["skills"][0]["sha256"] = sum.into();
+    };
+    let older = |manifest: &mut Value| {
+        let mut entry = manifest["skills"][0].clone();
+        entry["version"] = "1.1.0".into();
+        manifest["skills"].as_array_mut().expect("a list").push(entry);
+    };
+    assert_eq!(asked("0.3.1", "0.3.2", &fewer), answer("minor", FOUND));
+    assert_eq!(asked("0.3.1", "0.4.0", &fewer), answer("minor", DONE));
+    assert_eq!(asked("0.3.1", "0.3.2", &more), answer("patch", DONE));
+    assert_eq!(asked("2.0.0-rc.1", "2.0.0-rc.2", &fewer), answer("major", DONE));
+    assert_eq!(asked("2.0.0-rc.2", "2.0.0-rc.1", &fewer), answer("major", FOUND));
+    assert_eq!(asked("1.2.0", "1.2.1", &renamed), answer("none", DONE));
+    assert_eq!(asked("1.2.0", "1.2.0", &renamed), answer("patch", FOUND));
+    assert_eq!(asked("1.2.0", "1.2.0", &capitals), answer("-", DONE));
+    assert_eq!(asked("1.2.0", "1.2.0", &older), answer("-", DONE));
 }
 
 #[test]

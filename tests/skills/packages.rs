@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 
 use crate::hostile;
 
+#[path = "packages/checkout.rs"]
+mod checkout;
 #[path = "packages/place.rs"]
 mod place;
 
@@ -134,6 +136,8 @@ fn a_check_tells_what_would_be_written_and_writes_nothing() {
 fn changed_content_needs_a_version_and_a_changed_package_is_seen() {
     let shop = Shop::new();
     shop.build();
+    fs::remove_file(shop.at("skills/demo/docs/more.md")).expect("it was there");
+    assert!(shop.bad(&["build"], 1).contains("raise `metadata.version`"));
     shop.put("skills/demo/docs/more.md", "Other.\n");
     assert!(shop.bad(&["build"], 1).contains("raise `metadata.version`"));
     assert!(shop.bad(&["validate", "skills.json", "--root", "."], 1).contains("M090"));
@@ -142,6 +146,22 @@ fn changed_content_needs_a_version_and_a_changed_package_is_seen() {
     *bytes.last_mut().expect("a byte") ^= 1;
     fs::write(shop.at("packages/demo-1.0.0.zip"), bytes).expect("it is written");
     assert!(shop.bad(&["verify"], 1).contains("M073"));
+    let mut manifest = shop.manifest();
+    for key in ["sha256", "size_bytes"] {
+        manifest["skills"][0].as_object_mut().expect("an entry").remove(key);
+    }
+    shop.put("skills.json", &manifest.to_string());
+    assert!(shop.bad(&["verify"], 1).contains("sha256"));
+}
+
+#[test]
+fn a_manifest_with_a_mark_before_it_is_built_upon() {
+    let shop = Shop::new();
+    shop.build();
+    let text = fs::read_to_string(shop.at("skills.json")).expect("a manifest");
+    shop.put("skills.json", &format!("\u{feff}{text}"));
+    shop.good(&["build"]);
+    assert_eq!(fs::read_to_string(shop.at("skills.json")).expect("a manifest"), text);
 }
 
 /// A package that cannot be looked at is not one that is right, however its path was written.
@@ -188,6 +208,9 @@ fn nothing_is_built_through_a_link() {
     let said = shop.bad(&[&["build"][..], &facts].concat(), 1);
     assert!(said.contains("packages"), "{said}");
     assert_eq!(files(outside.path()).len(), 0);
+    std::os::unix::fs::symlink("demo", shop.at("skills/alias")).expect("a link");
+    let said = shop.bad(&[&["build"][..], &facts].concat(), 1);
+    assert!(said.contains("skills/alias: is a symbolic link"), "{said}");
 }
 
 #[test]

@@ -257,5 +257,16 @@ mod tests {
     fn a_name_that_leads_into_a_private_network_is_not_connected_to() {
         let looked_up = runtime().unwrap().block_on(PublicNames.resolve("localhost".parse().unwrap()));
         assert!(looked_up.err().is_some_and(|error| error.downcast_ref::<Forbidden>().is_some()));
+        let sent = async { Hosts::Public.client().unwrap().get("https://localhost:9/").send().await };
+        let error = runtime().unwrap().block_on(sent).unwrap_err();
+        assert_eq!(fault(&error), WebError::Forbidden(PRIVATE.0.to_owned()));
+    }
+
+    #[test]
+    fn whoever_asks_learns_what_is_not_asked() {
+        let online = Online::new(Hosts::Public).unwrap();
+        let of = |address: &str| Question { address: address.to_owned(), want: Want::Status };
+        let replies = online.ask(&[of("https://127.0.0.1:9/"), of("http://example.com/"), of("nothing")]);
+        assert!(replies.iter().all(|reply| matches!(reply, Err(WebError::Forbidden(_)))), "{replies:?}");
     }
 }

@@ -211,6 +211,7 @@ fn left_overs_stay_out_and_lost_skills_are_told() {
     let mut files = tree();
     files.insert("skills/demo/.DS_Store", "x");
     files.insert("skills/README.md", "not a skill");
+    files.insert("skills/.idea/workspace.xml", "not a skill");
     let built = build(&recipe(&files, None)).expect("it builds");
     assert_eq!(built.left_out, ["skills/demo/.DS_Store"]);
     let contents = Contents::read(&built.packages[0].1, &Limits::default()).expect("a package");
@@ -244,6 +245,41 @@ fn the_bytes_of_a_package_are_these_in_every_build() {
     assert_eq!(stamped.len(), package.len());
     assert_ne!(stamped, package);
     assert_eq!(Stamp::from_epoch(0), Stamp::default());
+}
+
+#[test]
+fn no_package_is_made_beyond_a_limit() {
+    let files: BTreeMap<_, _> = ["a", "b"].map(|name| (name.to_owned(), vec![b'x'; 100])).into();
+    for limits in [
+        Limits { entries: 1, ..Limits::default() },
+        Limits { file_bytes: 99, ..Limits::default() },
+        Limits { archive_bytes: 150, ..Limits::default() },
+    ] {
+        assert!(pack(&files, Stamp::default(), &limits).is_err(), "{limits:?}");
+    }
+}
+
+#[test]
+fn what_no_skill_says_is_sorted_too() {
+    let files = tree();
+    let built = build(&recipe(&files, None)).expect("it builds");
+    let source = Source::new("m", built.manifest.replace("\"apis\": []", r#""apis": [{"id": "b"}, {"id": "a"}]"#));
+    let json: serde_json::Value =
+        serde_json::from_str(&build(&recipe(&files, Some(&source))).expect("it builds").manifest).expect("JSON");
+    assert_eq!(json["apis"], serde_json::json!([{ "id": "a" }, { "id": "b" }]));
+}
+
+/// Words in no order, so few that each has more places before it than a packer of a lower level looks at.
+#[test]
+fn the_packer_looks_as_far_as_it_ever_did() {
+    let words = ["image", "prompt", "mask"];
+    let pick = |n: u32| words[(n.wrapping_mul(2_654_435_761) >> 13) as usize % words.len()];
+    let text = (0..8000).map(pick).collect::<Vec<_>>().join(" ").into_bytes();
+    let package = pack(&BTreeMap::from([("words.md".to_owned(), text)]), Stamp::default(), &Limits::default());
+    assert_eq!(
+        Sha256Sum::of(&package.expect("a package")).to_string(),
+        "ae4f25c4591ac68f3c8ee58adc0a3f950579fe230a86b79598cf063b2d69377d"
+    );
 }
 
 /// Trees of every kind that a seed gives: built, checked, and built again in another order of files.

@@ -67,6 +67,7 @@ fn an_entry_that_leads_elsewhere_is_not_chosen() {
     assert!(refused(|skill| skill.package = "../a.zip".to_owned()));
     assert!(refused(|skill| skill.package = "/a.zip".to_owned()));
     assert!(refused(|skill| skill.sha256 = "abc".to_owned()));
+    assert!(refused(|skill| skill.sha256 = "z".repeat(64)));
     assert!(!refused(|_| ()));
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -69,6 +71,83 @@ fn each_address_is_asked_once_and_only_where_that_is_wanted() {
 }
 
 #[test]
+fn an_address_that_is_wrong_as_it_stands_is_not_asked() {
+    for (key, value, asked) in [
+        ("raw_base_url", "/e/s/raw/main?a=b", &[REFS, SOURCE][..]),
+        ("raw_base_url", "/e/s/raw/main#a", &[REFS, SOURCE]),
+        ("git_url", "/e/s.git?a=b", &[PACKAGE, OTHER, SOURCE]),
+        ("git_url", "/e/s.git/", &[REFS, PACKAGE, OTHER, SOURCE]),
+    ] {
+        let (shop, server) = hosted("", Answer::status("200 OK"));
+        let mut manifest = shop.manifest();
+        manifest["repository"][key] = server.url(value).into();
+        shop.put("skills.json", &manifest.to_string());
+        assert_eq!(broken(&shop, &server, PRIVATE), [""; 0], "{value}");
+        assert_eq!(server.asked(), asked, "{value}");
+    }
+    let (shop, server) = hosted("", Answer::status("200 OK"));
+    let mut manifest = shop.manifest();
+    manifest["skills"][0]["package"] = "packages/../demo.zip".into();
+    shop.put("skills.json", &manifest.to_string());
+    assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
+    assert_eq!(server.asked(), [REFS, OTHER, SOURCE]);
+}
+
+#[test]
+fn a_checksum_is_served_in_capitals_too() {
+    let (shop, server) = hosted("", Answer::status("200 OK"));
+    let mut manifest = shop.manifest();
+    manifest["skills"][0]["sha256"] = manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase().into();
+    shop.put("skills.json", &manifest.to_string());
+    assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
+}
+
+#[test]
+fn one_host_is_asked_two_questions_at_a_time() {
+    let counts = Arc::new((Mutex::new((0, 0)), Condvar::new()));
+    let counted = Arc::clone(&counts);
+    let server = Server::start(move |_| {
+        let (counts, changed) = &*counted;
+        let mut now = counts.lock().expect("nobody panicked");
+        *now = (now.0 + 1, now.1.max(now.0 + 1));
+        changed.notify_all();
+        let waited = changed.wait_timeout_while(now, Duration::from_millis(100), |(_, most)| *most < 3);
+        waited.expect("nobody panicked").0.0 -= 1;
+        Answer::status("200 OK")
+    });
+    let (shop, _) = hosted("", Answer::status("200 OK"));
+    let mut manifest = shop.manifest();
+    manifest["apis"][0]["source_urls"] = (0..8).map(|number| server.url(&format!("/docs/{number}"))).collect();
+    shop.put("skills.json", &manifest.to_string());
+    broken(&shop, &server, PRIVATE);
+    assert_eq!(server.asked().len(), 8);
+    assert!(counts.0.lock().expect("nobody panicked").1 <= 2);
+}
+
+#[test]
+fn hosts_that_everybody_can_reach_are_asked_without_a_proxy() {
+    let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
+    proxy.set_nonblocking(true).expect("it does not wait");
+    let shop = Shop::new();
+    shop.build_for("https://nobody.invalid");
+    let mut command = shop.command(&["validate", "skills.json", "--online"]);
+    for name in ["NO_PROXY", "no_proxy"] {
+        command.env_remove(name);
+    }
+    let address = format!("http://{}", proxy.local_addr().expect("an address"));
+    let told = done(command.env("HTTPS_PROXY", &address).env("https_proxy", &address), None);
+    assert!(told.code == FOUND && told.stdout.contains("it cannot be reached"), "{told:?}");
+    assert!(proxy.accept().is_err(), "somebody in between was asked");
+}
+
+#[test]
+fn a_question_that_is_sent_in_circles_is_given_up() {
+    let (shop, server) = hosted(PACKAGE, Answer::redirect("/e/s/raw/main/packages/demo-1.0.0.zip"));
+    assert_eq!(broken(&shop, &server, PRIVATE), ["M104"]);
+    assert_eq!(server.asked().iter().filter(|asked| *asked == PACKAGE).count(), 6);
+}
+
+#[test]
 fn hosts_that_only_some_can_reach_are_not_asked() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     assert_eq!(broken(&shop, &server, &[]), [""; 0]);
@@ -84,12 +163,14 @@ fn each_wrong_answer_is_told_by_its_rule() {
     for (question, answer, rules) in [
         (PACKAGE, gone(), &["M100"][..]),
         (PACKAGE, Answer::endless(), &["M100"]),
+        (PACKAGE, Answer::ok(vec![b' '; (10 << 20) + 1]), &["M100"]),
         (PACKAGE, Answer::ok("other"), &["M101", "M101"]),
         (PACKAGE, Answer::ok(same_length), &["M101"]),
         (REFS, gone(), &["M103"]),
         (REFS, Answer::ok("<!DOCTYPE html>"), &["M103"]),
         (REFS, list, &["M103"]),
         (REFS, Answer::endless(), &[]),
+        (REFS, Answer::ok(vec![b' '; (8 << 20) + 1]), &[]),
         // Who does not know HEAD is asked with GET, which is answered.
         (SOURCE, Answer::status("405 Method Not Allowed"), &[]),
         (PACKAGE, Answer::redirect("https://user:secret@localhost/"), &["M104"]),
@@ -163,6 +244,9 @@ fn a_package_from_elsewhere_is_not_installed() {
     let refused = run(&shop, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
     assert!(refused.code == FOUND && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
     assert_eq!(server.asked(), ["GET /e/s/raw/main/skills.json"]);
+    shop.build_for(&server.url("").replace("localhost", "127.0.0.1"));
+    let refused = run(&shop, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
+    assert!(refused.code == FOUND && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
     let plain = run(&shop, &server, &[INSTALL, &["http://localhost/skills.json"]].concat());
     assert!(plain.code == USAGE && plain.stderr.contains("https"), "{plain:?}");
 }

@@ -1,9 +1,11 @@
-//! The folder that skills are installed into: by several at once.
+//! The folder that skills are installed into: by several at once, and again.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::Shop;
+use super::{Shop, files, text};
+use crate::hostile;
 
 #[test]
 fn two_installs_into_one_folder_are_both_remembered() {
@@ -42,4 +44,64 @@ fn a_lock_file_that_is_no_plain_file_is_not_passed_over() {
         assert_eq!(fs::read(shop.at("elsewhere.json")).expect("it is there"), b"mine");
     }
     assert!(!shop.at("agent/demo").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_was_added_is_a_change_and_what_is_no_folder_is_never_replaced() {
+    let shop = Shop::new();
+    shop.build();
+    let install = ["install", "demo", "--from", "skills.json", "--into", "agent"];
+    shop.good(&install);
+    std::os::unix::fs::symlink("SKILL.md", shop.at("agent/demo/link.md")).expect("a link");
+    assert!(shop.bad(&install, 1).contains("was changed since"));
+    fs::rename(shop.at("agent/demo"), shop.at("agent/mine")).expect("it moves");
+    std::os::unix::fs::symlink("mine", shop.at("agent/demo")).expect("a link");
+    assert!(shop.bad(&[&install[..], &["--force"]].concat(), 1).contains("is no folder"));
+    assert!(shop.at("agent/demo").is_symlink());
+}
+
+#[test]
+fn another_release_is_installed_however_little_differs() {
+    let shop = Shop::new();
+    shop.build();
+    let install = ["install", "demo", "--from", "skills.json", "--into", "agent"];
+    shop.good(&install);
+    shop.put("skills/demo/docs/more.md", "Other.\n");
+    shop.good(&["build", "--overwrite"]);
+    shop.good(&install);
+    assert_eq!(files(&shop.at("agent/demo")), files(&shop.at("skills/demo")));
+    let mut manifest = shop.manifest();
+    let sum = manifest["skills"][0]["sha256"].as_str().expect("a sum").to_owned();
+    manifest["skills"][0]["version"] = "1.0.1".into();
+    manifest["skills"][0]["sha256"] = sum.to_uppercase().into();
+    shop.put("skills.json", &manifest.to_string());
+    for said in ["installed demo 1.0.1", "demo 1.0.1 is there"] {
+        let output = shop.run(&install);
+        assert!(output.status.success() && text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+    let lock = fs::read(shop.at("agent/skills.lock.json")).expect("a lock file");
+    let lock: serde_json::Value = serde_json::from_slice(&lock).expect("JSON");
+    assert_eq!(lock["skills"]["demo"]["version"], "1.0.1");
+    assert_eq!(lock["skills"]["demo"]["sha256"], sum.as_str());
+}
+
+#[test]
+fn a_package_with_a_folder_around_its_skill_is_installed_without_it() {
+    use imagate::manifest::package::Sha256Sum;
+    let shop = Shop::new();
+    shop.build();
+    let parts = ["demo/SKILL.md", "demo/docs/more.md"].map(|name| hostile::Part::file(name, hostile::SKILL));
+    let package = hostile::Zip::of(parts.to_vec()).build();
+    let mut manifest = shop.manifest();
+    manifest["skills"][0]["sha256"] = Sha256Sum::of(&package).to_string().into();
+    manifest["skills"][0]["size_bytes"] = package.len().into();
+    fs::write(shop.at("packages/demo-1.0.0.zip"), package).expect("a package");
+    shop.put("skills.json", &manifest.to_string());
+    let install = ["install", "demo", "--from", "skills.json", "--into", "agent"];
+    shop.good(&install);
+    let there = files(&shop.at("agent/demo"));
+    assert_eq!(there.keys().collect::<Vec<_>>(), [Path::new("SKILL.md"), Path::new("docs/more.md")]);
+    let again = shop.run(&install);
+    assert!(again.status.success() && text(&again.stderr).contains("is there"), "{}", text(&again.stderr));
 }

@@ -198,7 +198,9 @@ fn joined(folder: &str, name: &str) -> String {
 #[cfg(unix)]
 #[cfg(test)]
 mod tests {
+    use super::super::unpack::unpack;
     use super::*;
+    use crate::manifest::package::{Stamp, pack};
 
     /// A folder in which `demo` is installed as `text`, or not at all.
     fn installed(text: Option<&str>) -> tempfile::TempDir {
@@ -231,6 +233,12 @@ mod tests {
         }
     }
 
+    fn waiting(folder: &Path, text: &str) -> New {
+        let files = BTreeMap::from([("SKILL.md".to_owned(), text.as_bytes().to_vec())]);
+        let package = pack(&files, Stamp::default(), &Limits::default()).unwrap();
+        unpack(&package, &Limits::default(), "", folder).unwrap()
+    }
+
     /// What is there after the next one came: the text of the skill, and the version that is remembered.
     fn after(folder: &Path) -> (Option<String>, Option<String>) {
         let place = Place::open(folder).unwrap();
@@ -246,7 +254,9 @@ mod tests {
 
     #[test]
     fn whoever_was_killed_before_anything_moved_has_changed_nothing() {
-        for note in [None, Some(note("demo", "two"))] {
+        let same =
+            Note { locked: Locked { version: "two".to_owned(), ..note("demo", "one").locked }, ..note("demo", "one") };
+        for note in [None, Some(note("demo", "two")), Some(same)] {
             let folder = installed(Some("one"));
             left(folder.path(), note.as_ref(), &[("new/SKILL.md", "two")]);
             assert_eq!(after(folder.path()), both("one"));
@@ -272,15 +282,51 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_cannot_take_its_place_leaves_what_was_there() {
+        let folder = installed(Some("one"));
+        let mut place = Place::open(folder.path()).unwrap();
+        let new = waiting(folder.path(), "two");
+        fs::remove_dir_all(new.waiting().folder()).unwrap();
+        assert!(place.put("demo", new, note("demo", "two").locked).is_err());
+        drop(place);
+        assert_eq!(after(folder.path()), both("one"));
+    }
+
+    #[test]
+    fn what_cannot_be_remembered_is_remembered_by_the_next() {
+        let folder = installed(Some("one"));
+        let mut place = Place::open(folder.path()).unwrap();
+        let new = waiting(folder.path(), "two");
+        let in_the_way = new.waiting().lock();
+        fs::create_dir_all(&in_the_way).unwrap();
+        assert!(place.put("demo", new, note("demo", "two").locked).is_err());
+        drop(place);
+        fs::remove_dir(in_the_way).unwrap();
+        assert_eq!(after(folder.path()), both("two"));
+    }
+
+    #[test]
+    fn what_somebody_put_in_its_place_is_not_remembered() {
+        let folder = installed(None);
+        left(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
+        fs::create_dir(folder.path().join("demo")).unwrap();
+        fs::write(folder.path().join("demo/SKILL.md"), "mine").unwrap();
+        let place = Place::open(folder.path()).unwrap();
+        assert!(place.lock.get("demo").is_none() && place.may_write("demo", false).is_err());
+    }
+
     /// Such a folder may have come with a repository.
     #[test]
     fn a_note_that_names_another_place_moves_nothing() {
-        let around = tempfile::tempdir().unwrap();
-        let folder = around.path().join("agent");
-        fs::create_dir(&folder).unwrap();
-        left(&folder, Some(&note("../moved", "two")), &[("old/SKILL.md", "one")]);
-        assert!(Place::open(&folder).is_err());
-        assert!(!around.path().join("moved").exists());
+        for name in ["../moved", ".moved", "a/moved"] {
+            let around = tempfile::tempdir().unwrap();
+            let folder = around.path().join("agent");
+            fs::create_dir_all(folder.join("a")).unwrap();
+            left(&folder, Some(&note(name, "two")), &[("old/SKILL.md", "one")]);
+            assert!(Place::open(&folder).is_err(), "{name}");
+            assert!(!folder.join(name).exists(), "{name}");
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Each rule of classes R and P is broken once, and nothing else is said.
 
+use std::sync::Mutex;
+
 use crate::manifest::package::Sha256Sum;
 use crate::manifest::package::hostile::{Member, Part, SKILL, Zip, gzip, skill_part, tar};
 use crate::manifest::text::Source;
-use crate::manifest::{Files, Kind, MemoryFiles, Metadata, Options, check, verify};
+use crate::manifest::{Files, FilesError, Kind, Listed, MemoryFiles, Metadata, Options, check, verify};
 
 /// A repository with one skill, and what its manifest says.
 struct Case {
@@ -110,6 +112,11 @@ fn the_rules_of_the_checkout_are_told_apart() {
         ["M072", "M073", "M075", "M080"]
     );
     assert_eq!(rules(|case| case.entry["path"] = "Skills/demo".into()), ["M076"]);
+    let misspelled = |case: &mut Case| {
+        case.entry["path"] = "skills/Demo".into();
+        case.entry["package"] = "packages/Demo-1.0.0.zip".into();
+    };
+    assert_eq!(rules(misspelled), ["M076", "M077", "M078"]);
     assert_eq!(
         rules(|case| {
             case.files.insert("skills/draft/SKILL.md", SKILL);
@@ -127,6 +134,34 @@ fn the_rules_of_the_checkout_are_told_apart() {
     assert_eq!(rules(|case| case.apis = api("apis/a.md")), ["M079"]);
     assert_eq!(rules(|case| case.apis = api("skills")), ["M079"]);
     assert_eq!(rules(|case| case.apis = api("skills/demo/SKILL.md")), Vec::<&str>::new());
+}
+
+/// Files, and which folders were listed.
+struct Counted<'a>(&'a MemoryFiles, Mutex<Vec<String>>);
+
+impl Files for Counted<'_> {
+    fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
+        self.0.read(path, limit)
+    }
+
+    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError> {
+        self.1.lock().expect("nobody panicked").push(path.to_owned());
+        self.0.list(path)
+    }
+
+    fn metadata(&self, path: &str) -> Result<Option<Metadata>, FilesError> {
+        self.0.metadata(path)
+    }
+}
+
+#[test]
+fn a_folder_is_listed_once_however_often_it_is_asked_for() {
+    let case = case();
+    let files = Counted(&case.files, Mutex::default());
+    assert!(!check(case.source(), &Options { files: Some(&files), ..Options::default() }).has_errors());
+    let mut listed = files.1.into_inner().expect("nobody panicked");
+    listed.sort_unstable();
+    assert_eq!(listed, ["", "packages", "skills", "skills/demo"]);
 }
 
 #[test]
@@ -157,6 +192,7 @@ fn what_is_not_looked_at_is_told() {
 fn the_rules_of_archives_are_told_apart() {
     let of = |parts: Vec<Part>| rules(|case| case.package(&Zip::of([vec![skill_part()], parts].concat()).build()));
     assert_eq!(rules(|case| case.package(b"PK\x03\x04")), ["M080"]);
+    assert_eq!(rules(|case| case.package(&[0; (10 << 20) + 1])), ["M081"]);
     assert_eq!(rules(|case| case.package(&gzip(&tar(&[Member::file("SKILL.md", SKILL)])))), ["M080"]);
     assert_eq!(of(vec![Part::file("zeros", vec![0; 300_000])]), ["M081"]);
     assert_eq!(of(vec![Part::file("../x", "x")]), ["M082"]);
@@ -194,12 +230,37 @@ fn the_rules_of_contents_are_told_apart() {
         }),
         ["M090"]
     );
+    assert_eq!(
+        rules(|case| {
+            case.files.insert("skills/demo/SKILL.md", format!("{} ", &SKILL[..SKILL.len() - 1]));
+        }),
+        ["M090"]
+    );
     assert_eq!(alone(vec![skill_part(), Part::file("extra.md", "x")]), ["M090"]);
+    assert_eq!(
+        rules(|case| {
+            case.files.insert("skills/demo/.DS_Store", "x");
+        }),
+        Vec::<&str>::new()
+    );
     assert_eq!(packed(vec![Part::file(".env", "A=1")]), ["M091"]);
     assert_eq!(packed(vec![Part::file(".DS_Store", "x")]), ["M092"]);
     assert_eq!(with(format!("{SKILL}[x](missing.md)\n")), ["M093"]);
     assert_eq!(with(format!("{SKILL}{}", "line\n".repeat(501))), ["M095"]);
     assert_eq!(with(SKILL.replace("metadata:", "model: x\nmetadata:")), ["M096"]);
+}
+
+#[test]
+fn a_few_differences_are_listed_and_the_rest_is_counted() {
+    let mut case = case();
+    for number in 0..7 {
+        case.files.insert(format!("skills/demo/{number}.md"), "new");
+    }
+    let report = check(case.source(), &Options { files: Some(&case.files), ..Options::default() });
+    let messages: Vec<&str> =
+        report.findings().iter().filter(|one| one.rule().id == "M090").map(|one| one.message()).collect();
+    assert_eq!(messages.len(), 6);
+    assert!(messages.iter().any(|message| message.starts_with("2 more files differ")), "{messages:?}");
 }
 
 #[test]
