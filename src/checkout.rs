@@ -16,6 +16,8 @@ pub(crate) struct Checkout {
     tracked: OnceLock<Option<HashSet<String>>>,
     /// The folder that was asked for last: thousands of files lie in the same one.
     last: Mutex<Option<(String, PathBuf)>>,
+    /// Folders that are no links, and below none.
+    plain: Mutex<HashSet<String>>,
 }
 
 // === impl Checkout ===
@@ -25,7 +27,7 @@ impl Checkout {
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let root = fs::canonicalize(root)?;
         if root.is_dir() {
-            Ok(Self { root, tracked: OnceLock::new(), last: Mutex::new(None) })
+            Ok(Self { root, tracked: OnceLock::new(), last: Mutex::new(None), plain: Mutex::default() })
         } else {
             Err(io::Error::from(io::ErrorKind::NotADirectory))
         }
@@ -58,12 +60,31 @@ impl Checkout {
         if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == folder) {
             return Ok(Some(place.clone()));
         }
-        let place = fs::canonicalize(self.root.join(folder))?;
+        let place = self.root.join(folder);
+        // To follow a path that may hold links takes a look at each of its parts, from the root of the disk on.
+        let place = if self.holds_no_link(folder)? { place } else { fs::canonicalize(place)? };
         if !place.starts_with(&self.root) {
             return Ok(None);
         }
         *last = Some((folder.to_owned(), place.clone()));
         Ok(Some(place))
+    }
+
+    /// Whether a folder is reached from the root without a link.
+    fn holds_no_link(&self, folder: &str) -> io::Result<bool> {
+        let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
+        for part in ends.map(|end| &folder[..end]) {
+            if plain.contains(part) {
+                continue;
+            }
+            let found = fs::symlink_metadata(self.root.join(part))?;
+            if !found.is_dir() {
+                return Ok(false);
+            }
+            plain.insert(part.to_owned());
+        }
+        Ok(true)
     }
 
     fn tracked(&self) -> Option<&HashSet<String>> {

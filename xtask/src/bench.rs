@@ -18,11 +18,13 @@ const PACKAGE: usize = 1024;
 const WRAPPING: usize = 420;
 const ROUNDS: usize = 7;
 
-/// What is timed: a name, and the arguments after `imagate skills`.
-const COMMANDS: [(&str, &[&str]); 3] = [
-    ("skills verify", &["verify"]),
-    ("skills validate --root .", &["validate", "skills.json", "--root", "."]),
-    ("skills validate, no packages", &["validate", "skills.json"]),
+/// What is timed beside the program: `sha256sum` over all files below these folders.
+const HASHES: [&str; 2] = ["packages", "packages skills"];
+/// What is timed: a name, the arguments after `imagate skills`, and which hashes are over the files that it reads.
+const COMMANDS: [(&str, &[&str], usize); 3] = [
+    ("skills verify", &["verify"], 0),
+    ("skills validate --root .", &["validate", "skills.json", "--root", "."], 1),
+    ("skills validate, no packages", &["validate", "skills.json"], 0),
 ];
 
 /// Times the commands for skills.
@@ -43,12 +45,14 @@ pub fn skills(root: &Path) -> Result<()> {
     let more = ["--raw-base-url", "https://example.com/e/s/raw/main", "--branch", "main"];
     run(Command::new(&program).arg("skills").args(build).args(more), &folder)?;
     let size = size_below(&folder.join("packages"))?;
-    let mut times = vec![Vec::new(); COMMANDS.len() + 1];
+    let mut times = vec![Vec::new(); HASHES.len() + COMMANDS.len()];
     for _ in 0..ROUNDS {
-        let hash = "find packages -type f -print0 | xargs -0 -n 100000 -s 2000000 sha256sum";
-        let [hashes, others @ ..] = &mut times[..] else { continue };
-        hashes.push(run(Command::new("sh").args(["-c", hash]), &folder)?);
-        for ((_, arguments), times) in COMMANDS.iter().zip(others) {
+        let (hashes, others) = times.split_at_mut(HASHES.len());
+        for (folders, times) in HASHES.iter().zip(hashes) {
+            let hash = format!("find {folders} -type f -print0 | xargs -0 -n 100000 -s 2000000 sha256sum");
+            times.push(run(Command::new("sh").args(["-c", &hash]), &folder)?);
+        }
+        for ((_, arguments, _), times) in COMMANDS.iter().zip(others) {
             times.push(run(Command::new(&program).arg("skills").args(*arguments), &folder)?);
         }
     }
@@ -95,20 +99,21 @@ fn size_below(folder: &Path) -> Result<u64> {
 fn run(command: &mut Command, folder: &Path) -> Result<Duration> {
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
     let start = Instant::now();
-    let status = command.status().with_context(|| format!("{command:?}"))?;
+    let done = command.output().with_context(|| format!("{command:?}"))?;
     let time = start.elapsed();
-    ensure!(status.success(), "{command:?}: {status}");
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{command:?}: {}\n{said}", done.status);
     Ok(time)
 }
 
-/// Medians, and how many times that of the hashes they are.
+/// Medians, and how many times that of the hashes over the same files they are.
 fn report(size: u64, times: &[Vec<Duration>]) -> String {
     let medians: Vec<Duration> = times.iter().map(|times| median(times)).collect();
-    let hash = medians.first().copied().unwrap_or_default();
     let mut text = format!("{SKILLS} skills, packages of {size} bytes together, medians of {ROUNDS} rounds\n");
-    let names = std::iter::once("sha256sum of the packages").chain(COMMANDS.iter().map(|(name, _)| *name));
-    for (name, time) in names.zip(medians) {
-        let ratio = time.as_secs_f64() / hash.as_secs_f64();
+    let hashes = HASHES.iter().enumerate().map(|(at, folders)| (format!("sha256sum of {folders}"), at));
+    let commands = COMMANDS.iter().map(|(name, _, base)| ((*name).to_owned(), *base));
+    for ((name, base), time) in hashes.chain(commands).zip(&medians) {
+        let ratio = time.as_secs_f64() / medians[base].as_secs_f64();
         text.push_str(&format!("{name:30} {:>7.0} ms {ratio:>6.2} times\n", time.as_secs_f64() * 1000.0));
     }
     text
@@ -127,8 +132,10 @@ mod tests {
     #[test]
     fn a_report_compares_with_the_hashes() {
         let millis = |all: [u64; 3]| all.map(Duration::from_millis).to_vec();
-        let text = report(10, &[millis([100, 90, 900]), millis([250, 300, 200]), millis([1, 1, 1]), millis([0, 0, 0])]);
-        assert!(text.contains("sha256sum of the packages          100 ms   1.00 times\n"), "{text}");
+        let rounds = [[100, 90, 900], [200, 200, 200], [250, 300, 200], [500, 1, 900], [0, 0, 0]];
+        let text = report(10, &rounds.map(millis));
+        assert!(text.contains("sha256sum of packages              100 ms   1.00 times\n"), "{text}");
         assert!(text.contains("skills verify                      250 ms   2.50 times\n"), "{text}");
+        assert!(text.contains("skills validate --root .           500 ms   2.50 times\n"), "{text}");
     }
 }
