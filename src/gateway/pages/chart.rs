@@ -8,7 +8,7 @@ use crate::wire::admin::types::Usage;
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 44.0;
-const BOTTOM: f64 = 22.0;
+const BOTTOM: f64 = 28.0;
 const TOP: f64 = 8.0;
 /// So many days have a place each; of more only those on which something was asked for.
 const DAYS_MAX: usize = 400;
