@@ -74,7 +74,7 @@ impl Chart {
                 let (x, width) = (point(middle - width / 2.0), point(width));
                 chart.bars.push(Bar { kind, x, y: point(y), width, height: point(tall.max(1.0)), title });
             }
-            if (days.len() - 1 - at) % every == 0 {
+            if (days.len() - 1 - at).is_multiple_of(every) {
                 chart.labels.push(Label { x: point(middle), text: day.format("%m-%d").to_string() });
             }
         }
