@@ -153,22 +153,42 @@ impl Web for Online {
 impl Online {
     /// Asks everything, a few at a time; each answer comes with the number of its question.
     fn begin(&self, questions: &[Question]) -> JoinSet<Asked> {
-        let mut places: HashMap<String, Arc<Semaphore>> = HashMap::new();
-        let all = Arc::new(Semaphore::new(AT_ONCE));
+        let mut places = Places::default();
         let mut running = JoinSet::new();
         for (number, question) in questions.iter().enumerate() {
             let url = Url::parse(&question.address).ok();
-            let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
-            let one = places.entry(host).or_insert_with(|| Arc::new(Semaphore::new(AT_ONE_HOST)));
-            let (one, all) = (Arc::clone(one), Arc::clone(&all));
+            let turn = places.turn(url.as_ref().and_then(Url::host_str).unwrap_or_default());
             let (client, hosts, want) = (self.client.clone(), self.hosts, question.want);
             running.spawn(async move {
-                // First the place at the host: who waits there takes no place from others.
-                let _places = (one.acquire_owned().await, all.acquire_owned().await);
+                let _places = turn.await;
                 (number, ask(&client, url, want, hosts).await)
             });
         }
         running
+    }
+}
+
+/// Who may ask at the moment.
+struct Places {
+    all: Arc<Semaphore>,
+    hosts: HashMap<String, Arc<Semaphore>>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(AT_ONCE)), hosts: HashMap::new() }
+    }
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Waits for a place at a host and among all, which are given back when the answer is dropped.
+    fn turn(&mut self, host: &str) -> impl Future<Output = impl Send + use<>> + Send + use<> {
+        let one = self.hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONE_HOST)));
+        let (one, all) = (Arc::clone(one), Arc::clone(&self.all));
+        // First the place at the host: who waits there takes no place from others.
+        async move { (one.acquire_owned().await, all.acquire_owned().await) }
     }
 }
 
@@ -234,6 +254,8 @@ fn tls<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     fn refused(hosts: Hosts, address: &str) -> Option<&'static str> {
@@ -251,6 +273,27 @@ mod tests {
             assert!(refused(hosts, "http://example.com/").is_some_and(|why| why.contains("https")));
             assert!(refused(hosts, "https://user@example.com/").is_some_and(|why| why.contains("credentials")));
         }
+    }
+
+    #[test]
+    fn few_are_asked_at_a_time_and_fewer_of_one_host() {
+        let mut places = Places::default();
+        let mut begin = |host: &str| {
+            let mut turn = Box::pin(places.turn(host));
+            let mut poll = move || turn.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            match poll() {
+                Poll::Ready(place) => Ok(place),
+                Poll::Pending => Err(poll),
+            }
+        };
+        let mut first = vec![begin("a").ok().unwrap(), begin("a").ok().unwrap()];
+        let mut third = begin("a").err().unwrap();
+        let others: Vec<_> = (AT_ONE_HOST..AT_ONCE).map(|host| begin(&host.to_string()).ok().unwrap()).collect();
+        let mut ninth = begin("b").err().unwrap();
+        drop(others);
+        assert!(ninth().is_ready() && third().is_pending());
+        first.pop();
+        assert!(third().is_ready());
     }
 
     #[test]
