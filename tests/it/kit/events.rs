@@ -1,6 +1,7 @@
 //! Server-sent events as a caller reads them: strict about every byte, and one at a time.
 
 use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::Sender;
 
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ pub(crate) struct Events {
     reader: BufReader<Reply>,
     /// How many heartbeat comments came.
     pub(crate) heartbeats: usize,
+    /// Who is told of each heartbeat as it comes.
+    pub(crate) listener: Option<Sender<()>>,
 }
 
 /// The frame of the contract for a failure after the 200.
@@ -65,7 +68,7 @@ impl Events {
         assert_eq!(header("content-type"), Some("text/event-stream; charset=utf-8"));
         assert_eq!(header("content-length"), None);
         assert!(header("x-request-id").is_some_and(|id| !id.is_empty()), "{:?}", reply.headers);
-        Self { reader: BufReader::with_capacity(1 << 17, reply), heartbeats: 0 }
+        Self { reader: BufReader::with_capacity(1 << 17, reply), heartbeats: 0, listener: None }
     }
 
     /// The next event, or `None` at the proper end; heartbeats are counted and skipped. An event of any other shape than
@@ -84,6 +87,8 @@ impl Events {
             }
             if raw == ": keep-alive\n\n" {
                 self.heartbeats += 1;
+                // Who stopped listening has heard enough.
+                let _ = self.listener.as_ref().map(|listener| listener.send(()));
                 raw.clear();
                 continue;
             }
