@@ -4,6 +4,8 @@
 
 #[path = "skills/agree.rs"]
 mod agree;
+#[path = "skills/cases.rs"]
+mod cases;
 #[cfg(feature = "cli")]
 #[path = "skills/cli.rs"]
 mod cli;

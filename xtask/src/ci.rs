@@ -4,6 +4,7 @@
 //! been. Needs nothing that it does not either find, make under `target/`, or name together with how to install it.
 
 mod outside;
+pub mod wasm;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -55,7 +56,6 @@ const CRATES_WITHOUT_WASM: [&str; 12] = [
     "windows-sys",
 ];
 
-const WASM: &str = "wasm32-unknown-unknown";
 const MANIFEST: [&str; 3] = ["--no-default-features", "--features", "manifest"];
 
 /// One thing that must hold.
@@ -210,20 +210,14 @@ fn features(root: &Path) -> Result<()> {
         "\n--- manifest, alone: among its tests are the bytes of a package, which the step `test` makes with everything"
     );
     cargo(root, &[&["test"], &MANIFEST[..], &["--lib", "manifest::"]].concat(), &[])?;
-    if has_wasm(root)? {
-        return cargo(root, &[&["check", "--lib", "--target", WASM], &MANIFEST[..]].concat(), &[]);
+    if wasm::is_installed(root)? {
+        return wasm::run(root);
     }
-    println!("{WASM} is not installed: `rustup target add {WASM}`; what it needs is looked at in the step `tree`");
+    println!(
+        "{} is not installed: `cargo xtask wasm` takes longer; what it needs is looked at in `tree`",
+        wasm::TARGET
+    );
     Ok(())
-}
-
-/// Whether there is a standard library to build against.
-fn has_wasm(root: &Path) -> Result<bool> {
-    let mut rustc = Command::new("rustc");
-    let output =
-        rustc.args(["--print", "target-libdir", "--target", WASM]).current_dir(root).output().context("rustc")?;
-    let folder = String::from_utf8(output.stdout).context("rustc")?;
-    Ok(output.status.success() && Path::new(folder.trim()).is_dir())
 }
 
 fn doc(root: &Path) -> Result<()> {
@@ -238,7 +232,7 @@ fn package(root: &Path) -> Result<()> {
 fn trees(root: &Path) -> Result<()> {
     none_of(&SERVER_CRATES, root, &[])?;
     none_of(&CRATES_WITH_IO, root, &MANIFEST)?;
-    none_of(&CRATES_WITHOUT_WASM, root, &[&MANIFEST[..], &["--target", WASM]].concat())
+    none_of(&CRATES_WITHOUT_WASM, root, &[&MANIFEST[..], &["--target", wasm::TARGET]].concat())
 }
 
 fn none_of(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result<()> {

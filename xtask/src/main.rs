@@ -15,6 +15,7 @@ usage: cargo xtask <chore>
   test --only STEP   one step of it (may stand several times)
   test --list        the steps
   tours              the tours of further real clients, which `test` leaves out
+  wasm               the feature `manifest` in WebAssembly; builds the standard library where there is none for it
   bench skills       what checking ten thousand skills costs in a release build, against `sha256sum`
   screenshots        a picture of every page in every state, below target/screenshots
   screenshots --out DIR
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["test", steps @ ..] => test(steps),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Fine),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Fine),
+        ["wasm"] => ci::wasm::run(&tree::root()).map(|()| Verdict::Fine),
         ["screenshots"] => ci::screenshots(&tree::root(), None).map(|()| Verdict::Fine),
         ["screenshots", "--out", folder] => ci::screenshots(&tree::root(), Some(folder)).map(|()| Verdict::Fine),
         _ => {

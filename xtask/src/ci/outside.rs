@@ -105,7 +105,7 @@ const NODE: [(&str, &str, &str); 3] = [
 ];
 
 /// The file that says that an environment was finished, and for what.
-const FINISHED: &str = "imagate-finished";
+pub(super) const FINISHED: &str = "imagate-finished";
 
 /// Names every missing tool with the way to install it.
 pub(super) fn tools(_: &Path) -> Result<()> {

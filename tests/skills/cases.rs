@@ -1,0 +1,176 @@
+//! What a corpus says: its cases, what a check finds in them, and how that is printed. It is handed the files, so that it
+//! also runs where there are none (`tests/wasm`).
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use imagate::manifest::package::Sha256Sum;
+use imagate::manifest::{
+    Body, Files as _, Kind, Level, MemoryFiles, Metadata, Options, Question, Reply, Report, Source, Want, Web,
+    WebError, check, render, rules,
+};
+
+/// The files of a folder, by their paths below it.
+pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
+
+/// A manifest of the corpus.
+pub(crate) struct Case {
+    /// `M040/short`
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    previous: Option<Source>,
+    files: Option<MemoryFiles>,
+    web: Option<Answers>,
+}
+
+/// What addresses answer, as it stands in the corpus.
+struct Answers {
+    by_address: serde_json::Value,
+    files: MemoryFiles,
+}
+
+impl Web for Answers {
+    fn ask(&self, questions: &[Question]) -> Vec<Result<Reply, WebError>> {
+        questions.iter().map(|question| self.answer(question)).collect()
+    }
+}
+
+impl Answers {
+    fn answer(&self, question: &Question) -> Result<Reply, WebError> {
+        let answer = &self.by_address[question.address.as_str()];
+        let text = |key: &str| answer[key].as_str().map(str::to_owned);
+        if let Some(limit) = answer["more_than"].as_u64() {
+            return Err(WebError::TooLarge { limit });
+        }
+        for (key, error) in [
+            ("tls", WebError::Tls as fn(String) -> WebError),
+            ("unreachable", WebError::Unreachable),
+            ("forbidden", WebError::Forbidden),
+        ] {
+            text(key).map_or(Ok(()), |why| Err(error(why)))?;
+        }
+        let status = answer["status"].as_u64().unwrap_or_else(|| panic!("nothing is said of {question:?}"));
+        let bytes = match (text("file"), text("text")) {
+            (Some(path), _) => self.files.read(&path, u64::MAX).expect("a file").expect("a file"),
+            (None, text) => text.unwrap_or_default().into_bytes(),
+        };
+        let body = match question.want {
+            _ if status != 200 => Body::Unread,
+            Want::Status => Body::Unread,
+            Want::Sum { .. } => Body::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
+            Want::Bytes { .. } => Body::Bytes(bytes),
+        };
+        Ok(Reply { status: u16::try_from(status).expect("a status"), body })
+    }
+}
+
+/// The cases of a corpus, in the order of their names.
+pub(crate) fn cases(tree: &Tree) -> Vec<Case> {
+    tree.keys().filter_map(|path| case(tree, path)).collect()
+}
+
+fn case(tree: &Tree, path: &str) -> Option<Case> {
+    let name = path.strip_suffix(".json")?;
+    let (_, stem) = name.split_once('/')?;
+    if stem.contains(['/', '.']) {
+        return None;
+    }
+    let read = |path: &str| Some(Source::new(path, tree.get(path)?.clone()));
+    let files = files(tree, &format!("{name}.files/"));
+    let web = tree.get(&format!("{name}.web.json")).map(|bytes| Answers {
+        by_address: serde_json::from_slice(bytes).expect("JSON"),
+        files: files.clone().unwrap_or_default(),
+    });
+    Some(Case {
+        source: read(path)?,
+        previous: read(&format!("{name}.previous.json")),
+        files,
+        web,
+        name: name.to_owned(),
+    })
+}
+
+/// The checkout of a case, where it has one.
+fn files(tree: &Tree, folder: &str) -> Option<MemoryFiles> {
+    let mut files = MemoryFiles::new();
+    let mut below = tree.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(folder)?, bytes))).peekable();
+    below.peek()?;
+    for (path, bytes) in below {
+        match path.strip_suffix(".link") {
+            None => drop(files.insert(path, bytes.clone())),
+            Some(link) => {
+                let kind = Kind::Link(String::from_utf8(bytes.clone()).expect("UTF-8"));
+                files.insert_other(link, Metadata { kind, size: 0, is_executable: false });
+            }
+        }
+    }
+    Some(files)
+}
+
+// === impl Case ===
+
+impl Case {
+    /// The rule that it is about, unless it is about none.
+    pub(crate) fn rule(&self) -> Option<&str> {
+        self.name.split('/').next().filter(|folder| *folder != "good")
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        self.name.contains("/good-") || self.rule().is_none()
+    }
+
+    /// The same with another manifest.
+    pub(crate) fn with(self, source: Source) -> Self {
+        Self { source, ..self }
+    }
+
+    /// What a check says. Rules that are off are on for their own cases.
+    pub(crate) fn report(&self) -> Report {
+        let mut options = Options::default();
+        options.now = Some("2026-11-21T03:00:00Z".parse::<DateTime<Utc>>().expect("a time"));
+        options.previous = self.previous.as_ref();
+        options.files = self.files.as_ref().map(|files| files as _);
+        options.web = self.web.as_ref().map(|web| web as _);
+        if let Some(rule) = self.rule().and_then(rules::find).filter(|rule| rule.level == Level::Off) {
+            options.overrides.level(rule.id, Level::Warning).expect("a rule");
+        }
+        check(self.source.clone(), &options)
+    }
+}
+
+/// The formats that a report is printed in; `golden/` has a file for each.
+pub(crate) const FORMATS: [&str; 5] = ["human", "json", "github", "junit", "sarif"];
+
+/// What is printed of every case in one of the [`FORMATS`].
+pub(crate) fn printed(format: &str, cases: &[Case]) -> String {
+    let print = |(index, case): (usize, &Case)| {
+        let report = case.report();
+        let text = match format {
+            "human" => render::human(&report, false),
+            "json" => render::json(&report).expect("JSON"),
+            "github" => render::github(&report),
+            "junit" => junit(&report),
+            "sarif" => sarif(&report, index == 0),
+            _ => panic!("there is no format {format}"),
+        };
+        format!("=== {}\n{text}", case.name)
+    };
+    cases.iter().enumerate().map(print).collect()
+}
+
+/// Of the rules that were asked and hold, one line is as good as all.
+fn junit(report: &Report) -> String {
+    let text = render::junit(report);
+    let lines = text.lines().filter(|line| !(line.contains("<testcase") && line.ends_with("/>")));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The rules are the same in every report, and stand in the first one only.
+fn sarif(report: &Report, is_first: bool) -> String {
+    let text = render::sarif(report).expect("SARIF");
+    let mut document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    if !is_first {
+        document = document["runs"][0]["results"].take();
+    }
+    serde_json::to_string_pretty(&document).expect("JSON") + "\n"
+}

@@ -1,0 +1,69 @@
+// Runs the feature `manifest` in WebAssembly: node run.mjs IMAGATE_WASM ROOT
+// What it says there must be, byte for byte, what it says on the machine of whoever wrote the golden files and the packages.
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
+import { join, relative, sep } from "node:path";
+
+const [, , program, root] = process.argv;
+const module = new WebAssembly.Module(readFileSync(program));
+const { exports } = new WebAssembly.Instance(module, host(module));
+
+// All that it may ask of its host is random numbers, which `jsonschema` seeds its tables with. Around these wasm-bindgen
+// asks for functions of its own, which its command replaces and which nothing here calls.
+function host(module) {
+  const given = {};
+  for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
+    assert.ok(kind === "function" && /^__wbindgen_(placeholder|externref_xform)__$/.test(from), `it asks for ${from}`);
+    assert.match(name, /^(__wbg_)?__wbindgen_|^__wbg_getRandomValues_/, "it asks for more than random numbers");
+    const random = (at, length) => void crypto.getRandomValues(new Uint8Array(exports.memory.buffer, at, length));
+    const unexpected = () => assert.fail(`${name} was called`);
+    (given[from] ??= {})[name] = name.startsWith("__wbg_getRandomValues_") ? random : unexpected;
+  }
+  return given;
+}
+
+const tree = (folder) =>
+  Object.fromEntries(
+    readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
+      .map((path) => [relative(folder, path).split(sep).join("/"), [...readFileSync(path)]]),
+  );
+
+function give(files) {
+  const text = new TextEncoder().encode(JSON.stringify(files));
+  const at = exports.input(text.length);
+  new Uint8Array(exports.memory.buffer, at, text.length).set(text);
+}
+
+// The memory may have grown, and so be another one, since the call began.
+const said = (length) => Buffer.from(new Uint8Array(exports.memory.buffer, exports.output(), length));
+
+const skills = join(root, "tests", "skills");
+give(tree(join(skills, "corpus")));
+for (const [index, format] of ["human", "json", "github", "junit", "sarif"].entries()) {
+  const golden = readFileSync(join(skills, "golden", `${format}.txt`));
+  const printed = said(exports.corpus(index));
+  assert.ok(printed.equals(golden), `${format}: it differs from tests/skills/golden/${format}.txt`);
+  console.log(`${format}: ${printed.length} bytes, as in the golden file`);
+}
+
+const own = tree(join(root, "schemas", "skills"));
+const packages = Object.keys(own).filter((path) => path.endsWith(".zip")).sort();
+assert.ok(packages.length > 0);
+give(own);
+assert.equal(exports.errors(), 0, "the packages of this repository are sound");
+const index = JSON.parse(said(exports.index()));
+assert.equal(index.skills.length, packages.length);
+give({ ...own, [packages[0]]: own[packages[0]].with(-1, 1) });
+assert.ok(exports.errors() > 0, "a changed byte is found");
+
+const document = Buffer.from(own["skills.json"]);
+const time = BigInt(Date.parse(JSON.parse(document).generated_at) / 1000);
+give(Object.fromEntries(Object.entries(own).filter(([path]) => !path.startsWith("packages/"))));
+for (const [place, path] of packages.entries()) {
+  assert.ok(said(exports.package(place, time)).equals(Buffer.from(own[path])), `${path}: other bytes`);
+  console.log(`${path}: built again, the same bytes`);
+}
+assert.ok(said(exports.manifest(time)).equals(document), "skills.json: other bytes");
+console.log("skills.json: built again, the same bytes");

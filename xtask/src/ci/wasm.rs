@@ -1,0 +1,118 @@
+//! `cargo xtask wasm`: the feature `manifest` in WebAssembly, built, and run by Node against the golden files and the packages that are made
+//! elsewhere.
+//!
+//! The standard library for it is the one of `rustup target add`. Where there is none, Debian's compiler for browsers brings
+//! the sources to build it from; its packages are unpacked below `target/`, and nothing is installed.
+
+use std::env::consts::ARCH;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::command;
+use super::outside::FINISHED;
+
+pub(super) const TARGET: &str = "wasm32-unknown-unknown";
+
+/// A compiler with its own sources, and whatever else it takes on this machine.
+const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
+
+/// Builds it, runs it, and holds what it says against what is known.
+///
+/// # Errors
+///
+/// It says something else, or cannot be built here.
+pub fn run(root: &Path) -> Result<()> {
+    let place = root.join("target").join("wasm");
+    let arguments = ["build", "--locked", "--manifest-path", "tests/wasm/Cargo.toml", "--target", TARGET];
+    let mut build = command(root, &arguments);
+    build.env("CARGO_TARGET_DIR", &place);
+    if !is_installed(root)? {
+        let advice = || format!("{TARGET} is not installed: `rustup target add {TARGET}`");
+        let sources = unpacked(&place.join("debian")).with_context(advice)?;
+        from_sources(root, &mut build, &sources)?;
+    }
+    perform(&mut build)?;
+    let program = place.join(TARGET).join("debug").join("imagate_wasm.wasm");
+    perform(Command::new("node").arg("tests/wasm/run.mjs").arg(program).arg(root).current_dir(root))
+}
+
+/// Whether there is a standard library to build against.
+pub(super) fn is_installed(root: &Path) -> Result<bool> {
+    Ok(library(root, TARGET)?.is_dir())
+}
+
+/// Where the standard library of a machine is, or would be.
+fn library(root: &Path, target: &str) -> Result<PathBuf> {
+    let mut rustc = Command::new("rustc");
+    Ok(said(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
+}
+
+/// Builds the standard library, too, with the compiler that it belongs to; the linker is the one of the usual compiler.
+fn from_sources(root: &Path, build: &mut Command, debian: &Path) -> Result<()> {
+    let host = format!("{ARCH}-unknown-linux-gnu");
+    let linker = library(root, &host)?.with_file_name("bin").join("rust-lld");
+    ensure!(linker.is_file(), "{} is missing", linker.display());
+    build.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
+    build.env("RUSTC", debian.join("usr/bin/rustc"));
+    build.env("LD_LIBRARY_PATH", debian.join(format!("usr/lib/{ARCH}-linux-gnu")));
+    build.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+    Ok(())
+}
+
+/// Debian's compiler and what this machine lacks to run it.
+fn unpacked(folder: &Path) -> Result<PathBuf> {
+    let marker = folder.join(FINISHED);
+    if marker.is_file() {
+        return Ok(folder.to_owned());
+    }
+    fs::create_dir_all(folder)?;
+    // Not everybody may; then what is known already has to do.
+    let _ = Command::new("apt-get").args(["update", "--quiet"]).stdin(Stdio::null()).status();
+    let mut simulate = Command::new("apt-get");
+    let plan = said(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
+    perform(Command::new("apt-get").args(["download", "--quiet"]).args(missing(&plan)).current_dir(folder))?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            perform(Command::new("dpkg-deb").arg("--extract").args([&path, folder]))?;
+            fs::remove_file(path)?;
+        }
+    }
+    fs::write(marker, "")?;
+    Ok(folder.to_owned())
+}
+
+/// What would be installed.
+fn missing(plan: &str) -> Vec<&str> {
+    plan.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next()).collect()
+}
+
+fn said(command: &mut Command) -> Result<String> {
+    let line = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
+    ensure!(output.status.success(), "{line} failed");
+    String::from_utf8(output.stdout).context(line)
+}
+
+fn perform(command: &mut Command) -> Result<()> {
+    let line = format!("{command:?}");
+    println!("$ {line}");
+    let status = command.stdin(Stdio::null()).status().with_context(|| line.clone())?;
+    ensure!(status.success(), "{line} failed");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_installed_is_taken_from_the_plan() {
+        let plan = "Reading package lists...\nInst libllvm22 (1:22.1.8-1 Debian:12 [amd64])\n\
+                    Inst rustc-web (1.96.0 Debian:12 [amd64])\nConf rustc-web (1.96.0 Debian:12 [amd64])\n";
+        assert_eq!(missing(plan), ["libllvm22", "rustc-web"]);
+    }
+}
