@@ -41,7 +41,9 @@ const said = (length) => Buffer.from(new Uint8Array(exports.memory.buffer, expor
 
 const skills = join(root, "tests", "skills");
 give(tree(join(skills, "corpus")));
-for (const [index, format] of ["human", "json", "github", "junit", "sarif"].entries()) {
+const formats = ["human", "json", "github", "junit", "sarif"];
+assert.equal(formats.length, readdirSync(join(skills, "golden")).length, "each golden file has its format here");
+for (const [index, format] of formats.entries()) {
   const golden = readFileSync(join(skills, "golden", `${format}.txt`));
   const printed = said(exports.corpus(index));
   assert.ok(printed.equals(golden), `${format}: it differs from tests/skills/golden/${format}.txt`);

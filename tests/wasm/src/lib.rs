@@ -1,5 +1,5 @@
 //! What a browser would ask of the feature `manifest`, asked by `run.mjs`: the corpus in every format, and the packages of
-//! the skills that this repository ships. Nothing is imported from the host, so nothing here can reach out.
+//! the skills that this repository ships. Of its host it is given random numbers and nothing else, so it cannot reach out.
 //!
 //! A call reads what lies in the input and leaves what it has to say in the output.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]

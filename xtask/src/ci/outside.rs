@@ -194,10 +194,15 @@ fn is_finished(folder: &Path, what: &str) -> bool {
 }
 
 fn execute(program: &Path, arguments: &[&str]) -> Result<()> {
-    let line = format!("{} {}", program.display(), arguments.join(" "));
+    perform(Command::new(program).args(arguments))
+}
+
+/// Runs a command to its end, after saying which.
+pub(super) fn perform(command: &mut Command) -> Result<()> {
+    let line = format!("{command:?}");
     println!("$ {line}");
-    let status = Command::new(program).args(arguments).stdin(Stdio::null()).status().with_context(|| line.clone())?;
-    ensure!(status.success(), "`{line}` failed");
+    let status = command.stdin(Stdio::null()).status().with_context(|| line.clone())?;
+    ensure!(status.success(), "{line} failed");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask wasm`: the feature `manifest` in WebAssembly, built, and run by Node against the golden files and the packages that are made
-//! elsewhere.
+//! `cargo xtask wasm`: the feature `manifest` in WebAssembly, built, and run by Node against the golden files and the
+//! packages that are made elsewhere.
 //!
 //! The standard library for it is the one of `rustup target add`. Where there is none, Debian's compiler for browsers brings
 //! the sources to build it from; its packages are unpacked below `target/`, and nothing is installed.
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use super::command;
-use super::outside::FINISHED;
+use super::outside::{FINISHED, perform};
 
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -95,14 +95,6 @@ fn said(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
     ensure!(output.status.success(), "{line} failed");
     String::from_utf8(output.stdout).context(line)
-}
-
-fn perform(command: &mut Command) -> Result<()> {
-    let line = format!("{command:?}");
-    println!("$ {line}");
-    let status = command.stdin(Stdio::null()).status().with_context(|| line.clone())?;
-    ensure!(status.success(), "{line} failed");
-    Ok(())
 }
 
 #[cfg(test)]
