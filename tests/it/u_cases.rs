@@ -9,7 +9,7 @@
 //! - LIVE: afterwards an ordinary request is served, every place of every account is free, and memory is back.
 //! - ERR: every error is of the shape that clients read, has a request id, and says whether to try again.
 //!
-//! The table is printed and written to `target/u_cases.txt`, the gateway's log to `target/u_cases.log`. `IMAGATE_U_CASES=U12` runs what begins so.
+//! The table is written to `target/u_cases.txt`, the gateway's log to `target/u_cases.log`; what does not hold is printed. `IMAGATE_U_CASES=U12` runs what begins so.
 
 mod bench;
 mod door;

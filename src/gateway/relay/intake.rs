@@ -17,6 +17,9 @@ const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
 /// One wait counts for no more (ours): it may have been the caller who did not come back in time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// So much is read in one turn (ours): an upstream that always has more would keep a worker to itself, and with as many
+/// of them as there are workers nobody else would be served.
+const TURN: usize = 256 * 1024;
 
 /// The bytes of an answer as they come.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Intake {
     pace: Pace,
     /// Bytes that may still come: an answer without end is none.
     room: u64,
+    /// Bytes that came without anybody else having had a turn.
+    turn: usize,
 }
 
 /// How fast an answer comes while it is only being sent.
@@ -53,14 +58,20 @@ pub(super) enum Silence {
 impl Intake {
     pub(super) fn new(body: ReplyBody, limits: Limits, room: u64) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(limits.until));
-        Self { body, limits, timer, waiting: false, pace: Pace::default(), room }
+        Self { body, limits, timer, waiting: false, pace: Pace::default(), room, turn: 0 }
     }
 
     /// The next bytes, perhaps none of them; `None` at the end of the body, after which it is not to be asked again.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, silence: Silence) -> Poll<Result<Option<Bytes>, Broken>> {
+        if self.turn >= TURN {
+            self.turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let frame = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
+                self.turn = 0;
                 self.start_waiting(silence);
                 self.pace.wait(silence, Instant::now());
                 ready!(self.timer.as_mut().poll(cx));
@@ -70,6 +81,7 @@ impl Intake {
         let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
         let frame = frame.map_err(|ReplyError| Broken::Connection)?;
         let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(Bytes::new()))) };
+        self.turn += data.len();
         self.room = self.room.checked_sub(data.len() as u64).ok_or(Broken::Endless)?;
         if !self.pace.suffices(data.len() as u64, Instant::now()) {
             return Poll::Ready(Err(Broken::Timeout));
@@ -125,6 +137,9 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     /// Pieces of so many bytes, each after so many seconds of waiting: how long that is taken, in seconds.
@@ -135,6 +150,33 @@ mod tests {
             pace.wait(silence, now - Duration::from_secs(pause));
             (!pace.suffices(bytes, now)).then_some(pause * count)
         })
+    }
+
+    async fn count(turns: Arc<AtomicUsize>) {
+        loop {
+            turns.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a test counts with it")]
+    async fn an_upstream_that_always_has_more_leaves_the_others_their_turns() {
+        const TURNS: usize = 8;
+        let piece = Bytes::from(vec![b' '; TURN / 4]);
+        let body = ReplyBody::Scripted((0..TURNS * 4).map(|_| Ok(piece.clone())).collect());
+        let until = Instant::now() + Duration::from_secs(60);
+        let limits = Limits { idle: WINDOW, event_idle: WINDOW, until };
+        let mut intake = Intake::new(body, limits, u64::MAX);
+        let turns = Arc::new(AtomicUsize::new(0));
+        let others = Arc::clone(&turns);
+        let counting = tokio::spawn(count(others));
+        let mut read = 0;
+        while let Some(data) = std::future::poll_fn(|cx| intake.poll(cx, Silence::Sending)).await.expect("a body") {
+            read += data.len();
+        }
+        counting.abort();
+        assert_eq!((read, turns.load(Ordering::Relaxed)), (TURNS * TURN, TURNS));
     }
 
     #[test]

@@ -149,7 +149,13 @@ impl Lexer {
         while at < piece.len() {
             at = match self.state {
                 State::Image { escaped } => self.image(piece, at, escaped, sink)?,
-                State::Capture { level, kind } => at + usize::from(self.capture(piece[at], level, kind, sink)?),
+                State::Capture { level, kind } => match kind.text_in(&piece[at..]) {
+                    0 => at + usize::from(self.capture(piece[at], level, kind, sink)?),
+                    text => {
+                        self.keep(&piece[at..at + text]);
+                        at + text
+                    }
+                },
                 State::InKey { level, escaped } => self.key(piece, at, level, escaped)?,
                 _ => self.between(piece[at], at, sink)?,
             };
@@ -217,7 +223,7 @@ impl Lexer {
             Capture::Text { .. } => Some(Capture::Text { escaped: byte == b'\\' }),
             Capture::Nested { depth, in_text, escaped } => nested(byte, depth, in_text, escaped),
         };
-        self.keep(byte);
+        self.keep(&[byte]);
         match next {
             Some(kind) => self.state = State::Capture { level, kind },
             None => self.value(level, sink)?,
@@ -290,7 +296,7 @@ impl Lexer {
     fn begin(&mut self, level: Level, byte: u8) -> Result<State, Malformed> {
         self.captured.clear();
         self.dropped = false;
-        self.keep(byte);
+        self.keep(&[byte]);
         let kind = match byte {
             b'"' => Capture::Text { escaped: false },
             b'{' | b'[' => Capture::Nested { depth: 1, in_text: false, escaped: false },
@@ -300,12 +306,15 @@ impl Lexer {
         Ok(State::Capture { level, kind })
     }
 
-    fn keep(&mut self, byte: u8) {
-        self.dropped |= self.captured.len() >= CAPTURE_MAX || self.kept >= CAPTURE_ALL_MAX;
-        if !self.dropped {
-            self.captured.push(byte);
-            self.kept += 1;
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.dropped {
+            return;
         }
+        let room = (CAPTURE_MAX - self.captured.len()).min(CAPTURE_ALL_MAX - self.kept);
+        let kept = &bytes[..bytes.len().min(room)];
+        self.captured.extend_from_slice(kept);
+        self.kept += kept.len();
+        self.dropped = kept.len() < bytes.len();
     }
 
     /// A captured value is complete.
@@ -327,6 +336,20 @@ impl Lexer {
             Level::Top | Level::Array => sink.member(key, value),
         }
         Ok(())
+    }
+}
+
+// === impl Capture ===
+
+impl Capture {
+    /// How many of these bytes are nothing but text: found by what ends it alone, as with base64.
+    fn text_in(self, bytes: &[u8]) -> usize {
+        match self {
+            Self::Text { escaped: false } | Self::Nested { in_text: true, escaped: false, .. } => {
+                memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
+            }
+            Self::Text { .. } | Self::Nested { .. } | Self::Bare => 0,
+        }
     }
 }
 

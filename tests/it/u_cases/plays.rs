@@ -224,7 +224,6 @@ pub(super) fn races(scene: &mut Scene<'_>) {
         pause(Duration::from_millis(270 + round * 2));
     }
     let all = usize::try_from(ROUNDS).expect("rounds") * places;
-    println!("U30: {failed} of {all} requests failed");
     assert!(failed * 50 <= all, "{failed} of {all} requests failed");
     scene.recovers();
 }
@@ -255,13 +254,12 @@ pub(super) fn grey(scene: &mut Scene<'_>) {
     const ROUNDS: usize = 20;
     scene.place.script(scene.scripts()[0], "");
     let mut failed = Vec::new();
-    for second in 0..ROUNDS {
+    for _ in 0..ROUNDS {
         let begun = Instant::now();
         let asked = scene.ask_all(RATE);
         failed.push(asked.iter().filter(|asked| !matches!(asked.told, Told::Whole { .. })).count());
         assert!(asked.iter().all(|asked| asked.took < Duration::from_secs(20)), "a queue without a bound: {failed:?}");
         pause(Duration::from_millis(500).saturating_sub(begun.elapsed()));
-        println!("U32: second {second}: {} failed", failed[second]);
     }
     let late: usize = failed[8..].iter().sum();
     let all = (ROUNDS - 8) * RATE;

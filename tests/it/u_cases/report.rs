@@ -1,4 +1,4 @@
-//! The table: printed, written down, and judged.
+//! The table: written down, judged, and printed as far as it does not hold.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ impl Line {
         let said = match (verdict, place.row.after) {
             (Ok(()), After::Never(reason)) => format!("holds (LIVE: {reason})"),
             (Ok(()), _) => "holds".to_owned(),
-            (Err(fault), _) => format!("FAILS: {}", short(&fault)),
+            (Err(fault), _) => format!("FAILS: {:?}: {}", seen.stimulus, short(&fault)),
         };
         let join = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join("/");
         let counts: BTreeSet<String> = seen.attempts.iter().map(ToString::to_string).collect();
@@ -68,7 +68,18 @@ impl Line {
             good: true,
         }
     }
+
+    fn write(&self, table: &mut String) {
+        let Self { case, name, operation, attempts, status, state, took, verdict, .. } = self;
+        writeln!(
+            table,
+            "{case:<4} {name:<44} {operation:<21} {attempts:<8} {status:<15} {state:<22} {took:>5} {verdict}"
+        )
+        .expect("text");
+    }
 }
+
+const HEAD: &str = "case stimulus                                     operation             attempts status          state                      s verdict\n";
 
 /// One line of it, without the images.
 fn short(fault: &str) -> String {
@@ -102,30 +113,23 @@ impl Report {
         writeln!(self.facts, "{what}: {} ({seen})", if holds { "holds" } else { "FAILS" }).expect("text");
     }
 
-    /// Prints it, writes it down, and panics where something does not hold.
+    /// Writes it down, prints what does not hold, and panics where something does not hold.
     #[track_caller]
     pub(super) fn finish(self, log: &str) {
-        let mut table = format!(
-            "{:<4} {:<44} {:<21} {:<8} {:<15} {:<22} {:>5} {}\n",
-            "case", "stimulus", "operation", "attempts", "status", "state", "s", "verdict"
-        );
-        for line in &self.lines {
-            let Line { case, name, operation, attempts, status, state, took, verdict, .. } = line;
-            writeln!(
-                table,
-                "{case:<4} {name:<44} {operation:<21} {attempts:<8} {status:<15} {state:<22} {took:>5} {verdict}"
-            )
-            .expect("text");
-        }
+        let mut table = HEAD.to_owned();
+        self.lines.iter().for_each(|line| line.write(&mut table));
         for (case, test) in rows::ELSEWHERE {
             writeln!(table, "{case:<4} also: {test}").expect("text");
         }
         table.push_str(&self.facts);
-        println!("{table}");
         let folder = Path::new(env!("CARGO_BIN_EXE_imagate")).ancestors().nth(2).expect("the target folder");
         std::fs::write(folder.join("u_cases.txt"), &table).expect("the table is written");
         std::fs::write(folder.join("u_cases.log"), log).expect("the log is written");
-        let bad = self.lines.iter().filter(|line| !line.good).count();
-        assert!(bad == 0 && self.good, "{bad} of {} lines do not hold; see the table above", self.lines.len());
+        let bad: Vec<&Line> = self.lines.iter().filter(|line| !line.good).collect();
+        let mut shown = HEAD.to_owned();
+        bad.iter().for_each(|line| line.write(&mut shown));
+        // Of what is printed only the beginning may be kept, so it is no more than what does not hold.
+        println!("{shown}{}", self.facts);
+        assert!(bad.is_empty() && self.good, "{} of {} lines do not hold", bad.len(), self.lines.len());
     }
 }

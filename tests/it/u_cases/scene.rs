@@ -25,6 +25,8 @@ pub(super) struct Scene<'a> {
 /// For the table: what was seen of the stimuli.
 #[derive(Default)]
 pub(super) struct Seen {
+    /// The last one.
+    pub(super) stimulus: String,
     pub(super) attempts: BTreeSet<usize>,
     pub(super) statuses: BTreeSet<String>,
     pub(super) states: BTreeSet<String>,
@@ -80,7 +82,7 @@ impl<'a> Scene<'a> {
     /// One stimulus and what it must bring.
     #[track_caller]
     pub(super) fn stimulus(&mut self, script: &str) {
-        println!("{} {}, {}: {script}", self.row().case, self.row().name, self.operation().name());
+        script.clone_into(&mut self.seen.stimulus);
         let script = script.replace("{target}", &self.bench.target.address().to_string());
         let others = if self.row().others == "=" { &script } else { self.row().others };
         self.place.script(&script, others);

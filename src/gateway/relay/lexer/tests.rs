@@ -106,8 +106,20 @@ fn what_is_not_that_json_is_refused() {
 
 #[test]
 fn a_member_too_large_to_hold_is_dropped_and_the_rest_kept() {
-    let body = format!(r#"{{"big":"{}","small":1}}"#, "x".repeat(CAPTURE_MAX));
-    assert_eq!(read(&body, 4096), Ok(vec![r#"big="""#.to_owned(), "small=1".to_owned()]));
+    let big = "x".repeat(CAPTURE_MAX - 20);
+    for (value, dropped) in [
+        (format!(r#""{big}\"""#), false),
+        (format!(r#""{big}\"0123456789abcdefghi""#), true),
+        (format!(r#"{{"k":["{big}\"",{{"}}":1}}]}}"#), false),
+        (format!(r#"{{"k":["{big}\"",{{"}}]":12345}}]}}"#), true),
+    ] {
+        let body = format!(r#"{{"big":{value},"small":1}}"#);
+        let big = if dropped { r#"big="""#.to_owned() } else { format!("big={value}") };
+        for cut in [1, 7, 4096, CAPTURE_MAX * 2] {
+            let found = read(&body, cut).expect("JSON");
+            assert!(found == [big.clone(), "small=1".to_owned()], "cut into {cut}: {:?}", found[0].get(..80));
+        }
+    }
 }
 
 #[test]
