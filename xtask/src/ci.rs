@@ -9,8 +9,10 @@ pub mod wasm;
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -171,8 +173,17 @@ fn clippy(root: &Path) -> Result<()> {
 }
 
 fn test(root: &Path) -> Result<()> {
-    let clients = outside::clients(root)?;
-    cargo(root, &["test", "--workspace", "--all-features", "--no-fail-fast"], &clients)
+    let mut variables = outside::clients(root)?;
+    variables.extend(test_threads());
+    cargo(root, &["test", "--workspace", "--all-features", "--no-fail-fast"], &variables)
+}
+
+/// Most tests wait for a program or for a moment, and some for their turn: two on a core keep it busy.
+#[expect(clippy::disallowed_methods, reason = "whoever sets the number of threads gets it")]
+fn test_threads() -> Option<(OsString, OsString)> {
+    const NAME: &str = "RUST_TEST_THREADS";
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    env::var_os(NAME).is_none().then(|| (NAME.into(), (cores * 2).to_string().into()))
 }
 
 /// Runs the tours that are kept beside the tests: clients that need much to be installed, or take long.
