@@ -1,11 +1,11 @@
 //! The files of a checkout on disk. A link is never followed out of it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::manifest::{Files, FilesError, Kind, Listed, Metadata};
 
@@ -14,8 +14,8 @@ use crate::manifest::{Files, FilesError, Kind, Listed, Metadata};
 pub(crate) struct Checkout {
     root: PathBuf,
     tracked: OnceLock<Option<HashSet<String>>>,
-    /// The folder that was asked for last: thousands of files lie in the same one.
-    last: Mutex<Option<(String, PathBuf)>>,
+    /// Where folders are that were asked for: thousands of files lie in the same one.
+    places: Mutex<HashMap<String, PathBuf>>,
     /// Folders that are no links, and below none.
     plain: Mutex<HashSet<String>>,
 }
@@ -27,7 +27,7 @@ impl Checkout {
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let root = fs::canonicalize(root)?;
         if root.is_dir() {
-            Ok(Self { root, tracked: OnceLock::new(), last: Mutex::new(None), plain: Mutex::default() })
+            Ok(Self { root, tracked: OnceLock::new(), places: Mutex::default(), plain: Mutex::default() })
         } else {
             Err(io::Error::from(io::ErrorKind::NotADirectory))
         }
@@ -56,8 +56,7 @@ impl Checkout {
         if folder.is_empty() {
             return Ok(Some(self.root.clone()));
         }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == folder) {
+        if let Some(place) = lock(&self.places).get(folder) {
             return Ok(Some(place.clone()));
         }
         let place = self.root.join(folder);
@@ -66,23 +65,22 @@ impl Checkout {
         if !place.starts_with(&self.root) {
             return Ok(None);
         }
-        *last = Some((folder.to_owned(), place.clone()));
+        lock(&self.places).insert(folder.to_owned(), place.clone());
         Ok(Some(place))
     }
 
     /// Whether a folder is reached from the root without a link.
     fn holds_no_link(&self, folder: &str) -> io::Result<bool> {
-        let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
         for part in ends.map(|end| &folder[..end]) {
-            if plain.contains(part) {
+            if lock(&self.plain).contains(part) {
                 continue;
             }
             let found = fs::symlink_metadata(self.root.join(part))?;
             if !found.is_dir() {
                 return Ok(false);
             }
-            plain.insert(part.to_owned());
+            lock(&self.plain).insert(part.to_owned());
         }
         Ok(true)
     }
@@ -90,6 +88,10 @@ impl Checkout {
     fn tracked(&self) -> Option<&HashSet<String>> {
         self.tracked.get_or_init(|| tracked(&self.root)).as_ref()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is not there is no error.

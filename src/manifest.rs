@@ -30,6 +30,7 @@ pub mod package;
 pub mod render;
 pub mod rules;
 pub mod text;
+mod threads;
 mod web;
 
 pub use build::{BuildError, Built, Facts, Problem, Recipe, build};

@@ -22,11 +22,15 @@ pub use urls::{can_be_asked, is_public};
 
 use super::finding::{Findings, Report};
 use super::located::Located;
-use super::package;
+use super::package::{self, Scope};
 use super::text::Source;
+use super::threads::Threads;
 
 /// The schema, which is the word on the shape.
 pub(super) const SCHEMA: &str = include_str!("../../schemas/skills-registry.schema.json");
+
+/// Of so many skills a thread looks at the files before it takes the next ones.
+const SKILLS_OF_A_JOB: usize = 64;
 
 /// Looks for everything that is wrong with a manifest.
 ///
@@ -40,10 +44,7 @@ pub fn check(source: Source, options: &Options<'_>) -> Report {
 #[must_use]
 pub fn verify(source: Source, options: &Options<'_>) -> Report {
     read(source, options, |manifest, _, findings| {
-        shape::check(manifest, findings);
-        if let Some(files) = options.files {
-            package::check(manifest, files, package::Scope::Packages, findings);
-        }
+        all_of(manifest, &[&|findings| shape::check(manifest, findings)], options, Scope::Packages, findings);
     })
 }
 
@@ -59,19 +60,49 @@ fn read(source: Source, options: &Options<'_>, look: impl FnOnce(&Located<'_>, &
     findings.finish(options.asked(root.is_some()), |finding| options.settle(finding))
 }
 
+/// Rules about the manifest by itself.
+type Alone<'a> = &'a (dyn Fn(&mut Findings) + Sync);
+
+/// What one thread does at a time. None of it needs to know what came of the rest.
+#[derive(Clone, Copy)]
+enum Job<'a, 'm> {
+    Alone(Alone<'a>),
+    /// The files and packages of some skills.
+    Skills(&'a package::Look<'a>, &'a [Located<'m>]),
+}
+
+fn all_of(manifest: &Located<'_>, alone: &[Alone<'_>], options: &Options<'_>, scope: Scope, findings: &mut Findings) {
+    let look = options.files.map(|files| package::Look::new(files, scope));
+    let skills: Vec<Located<'_>> = look.iter().flat_map(|_| manifest.skills()).collect();
+    let mut jobs: Vec<Job<'_, '_>> = alone.iter().copied().map(Job::Alone).collect();
+    jobs.extend(look.iter().flat_map(|look| skills.chunks(SKILLS_OF_A_JOB).map(|some| Job::Skills(look, some))));
+    let found = Threads::new(options.threads).each(&jobs, |job| {
+        let mut part = findings.part();
+        match job {
+            Job::Alone(rules) => rules(&mut part),
+            Job::Skills(look, skills) => look.skills(skills, &mut part),
+        }
+        part
+    });
+    found.into_iter().for_each(|part| findings.append(part));
+    if let Some(look) = look {
+        look.others(manifest, findings);
+    }
+}
+
 /// Every rule that has something to look at, also where the shape is wrong: one missing field hides nothing else.
 fn all(manifest: &Located<'_>, text: &str, options: &Options<'_>, findings: &mut Findings) {
-    shape::check(manifest, findings);
-    fields::check(manifest, findings);
-    times::check(manifest, options.now, findings);
-    urls::check(manifest, options, findings);
-    names::check(manifest, findings);
-    digests::check(manifest, findings);
-    paths::check(manifest, findings);
-    lists::check(manifest, options, findings);
-    if let Some(files) = options.files {
-        package::check(manifest, files, package::Scope::Everything, findings);
-    }
+    let alone: [Alone<'_>; 8] = [
+        &|findings| shape::check(manifest, findings),
+        &|findings| fields::check(manifest, findings),
+        &|findings| times::check(manifest, options.now, findings),
+        &|findings| urls::check(manifest, options, findings),
+        &|findings| names::check(manifest, findings),
+        &|findings| digests::check(manifest, findings),
+        &|findings| paths::check(manifest, findings),
+        &|findings| lists::check(manifest, options, findings),
+    ];
+    all_of(manifest, &alone, options, Scope::Everything, findings);
     if let Some(web) = options.web {
         network::check(manifest, web, options, findings);
     }

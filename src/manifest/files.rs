@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// The files of a repository. Paths are relative to its root, with `/` between their parts and none of them `.` or
-/// `..`; whoever implements this refuses others, and never follows a link out of the root.
-pub trait Files {
+/// The files of a repository.
+///
+/// Paths are relative to its root, with `/` between their parts and none of them `.` or `..`; whoever implements this refuses
+/// others, and never follows a link out of the root. Several threads may ask at once, where
+/// [`Options::threads`](super::Options::threads) allows it.
+pub trait Files: Sync {
     /// The bytes of a regular file, or nothing where there is none.
     ///
     /// # Errors

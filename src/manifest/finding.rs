@@ -59,6 +59,8 @@ pub struct Finding {
 /// What the checks write into.
 #[derive(Debug, Default)]
 pub struct Findings {
+    /// The id of the first file.
+    first: usize,
     sources: Vec<Source>,
     found: Vec<Finding>,
 }
@@ -174,13 +176,35 @@ impl Finding {
 impl Findings {
     /// Takes a file into the report, so that findings can point into it.
     pub(crate) fn add(&mut self, source: Source) -> FileId {
+        let id = self.next();
         self.sources.push(source);
-        FileId(self.sources.len() - 1)
+        id
     }
 
     /// The id that the next file will get.
     pub(crate) fn next(&self) -> FileId {
-        FileId(self.sources.len())
+        FileId(self.first + self.sources.len())
+    }
+
+    /// For a part of the check that somebody else does: it knows the files that are here by their ids.
+    pub(super) fn part(&self) -> Self {
+        Self { first: self.next().0, ..Self::default() }
+    }
+
+    /// Takes in what came of a part. Its own files come behind those that have come since.
+    pub(super) fn append(&mut self, part: Self) {
+        let by = self.next().0 - part.first;
+        let moved = |span: &mut Span| {
+            if span.file.0 >= part.first {
+                span.file.0 += by;
+            }
+        };
+        self.found.extend(part.found.into_iter().map(|mut finding| {
+            finding.span.iter_mut().for_each(moved);
+            finding.related.iter_mut().for_each(|related| moved(&mut related.span));
+            finding
+        }));
+        self.sources.extend(part.sources);
     }
 
     /// Something is wrong with a value of a manifest.
@@ -219,7 +243,7 @@ impl Findings {
 
     /// Ends the check: every finding gets its level, those that are off are dropped, the rest is sorted by place.
     pub(crate) fn finish(self, asked: Vec<(&'static Rule, Level)>, settle: impl Fn(&mut Finding)) -> Report {
-        let Self { sources, found: mut findings } = self;
+        let Self { sources, found: mut findings, .. } = self;
         findings.iter_mut().for_each(settle);
         findings.retain(|finding| finding.level != Level::Off);
         let place = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));

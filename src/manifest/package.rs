@@ -16,7 +16,7 @@ pub(in crate::manifest) mod rules;
 pub mod skill;
 mod unwanted;
 
-pub(in crate::manifest) use check::{Scope, check};
+pub(in crate::manifest) use check::{Look, Scope};
 pub use contents::{Content, Contents, Sha256Sum, Summing};
 pub use limits::Limits;
 pub use pack::{PackError, Stamp, pack};

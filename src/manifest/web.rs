@@ -6,7 +6,7 @@ use super::package::Sha256Sum;
 ///
 /// Whoever implements this follows redirects to https only, leaves hosts alone that only some can reach unless that is wanted,
 /// limits how many questions one host gets at a time, and reads no more than each question wants.
-pub trait Web {
+pub trait Web: Sync {
     /// Asks each address once, and gives the answers in the order of the questions.
     fn ask(&self, questions: &[Question]) -> Vec<Result<Reply, WebError>>;
 }

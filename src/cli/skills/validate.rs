@@ -8,6 +8,7 @@ use chrono::Utc;
 use clap::{Args, ValueEnum};
 
 use super::input::Input;
+use super::verify::threads;
 use super::web::{Hosts, Online};
 use crate::checkout::Checkout;
 use crate::cli::failure::Failure;
@@ -87,6 +88,7 @@ impl Validate {
             files: checkout.as_ref().map(|checkout| checkout as &dyn Files),
             web: online.as_ref().map(|online| online as &dyn Web),
             allow_private_hosts: self.allow_private_hosts,
+            threads: threads(),
         };
         let report = check(manifest, &options);
         self.format.print(&report)?;

@@ -1,6 +1,8 @@
 //! `imagate skills verify`
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -32,11 +34,17 @@ impl Verify {
         let source = Input::File(self.manifest.clone()).read(false)?;
         let root = self.root.unwrap_or_else(|| folder_of(&self.manifest));
         let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
-        let options = Options { files: Some(&checkout), ..Options::default() };
+        let options = Options { files: Some(&checkout), threads: threads(), ..Options::default() };
         let report = verify(source, &options);
         self.format.print(&report)?;
         if report.has_errors() { Err(Failure::Found) } else { Ok(()) }
     }
+}
+
+/// As many as there are cores, and no more than a check has use for.
+pub(super) fn threads() -> usize {
+    const MOST: usize = 8;
+    thread::available_parallelism().map_or(1, NonZero::get).min(MOST)
 }
 
 /// The folder that a file is in.

@@ -3,10 +3,10 @@
 //! Decides by what the system notes of each file and folder, which an editor cannot set back; and that what could not be
 //! read was not looked at.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use crate::manifest::{self, Files, FilesError, Listed};
@@ -69,23 +69,23 @@ pub(super) fn inside<'a>(paths: impl Iterator<Item = &'a str>) -> BTreeSet<PathB
 /// Files, and whether each of them that was asked for could be read.
 pub(super) struct Noting<'a> {
     files: &'a dyn Files,
-    failed: Cell<bool>,
+    failed: AtomicBool,
 }
 
 // === impl Noting ===
 
 impl<'a> Noting<'a> {
     pub(super) fn new(files: &'a dyn Files) -> Self {
-        Self { files, failed: Cell::new(false) }
+        Self { files, failed: AtomicBool::new(false) }
     }
 
     pub(super) fn was_read(&self) -> bool {
-        !self.failed.get()
+        !self.failed.load(Ordering::Relaxed)
     }
 
     fn note<T>(&self, result: Result<T, FilesError>) -> Result<T, FilesError> {
         if matches!(result, Err(FilesError::Unreadable { .. })) {
-            self.failed.set(true);
+            self.failed.store(true, Ordering::Relaxed);
         }
         result
     }

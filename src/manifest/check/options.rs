@@ -28,6 +28,9 @@ pub struct Options<'a> {
     pub web: Option<&'a dyn Web>,
     /// Whether addresses may name a host that only some can reach.
     pub allow_private_hosts: bool,
+    /// How many threads may work at a time, the one that asks among them; without it, or with 1, none is started. Each has
+    /// one package in memory. What is found does not depend on it.
+    pub threads: usize,
 }
 
 /// What one rule means here.

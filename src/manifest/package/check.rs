@@ -2,7 +2,7 @@
 //!
 //! Decides which rule a difference breaks and where that is shown; refuses to know what an archive may do
 //! ([`archive`](super::archive)) or what a `SKILL.md` must say ([`skill`](super::skill)).
-//! One package is in memory at a time.
+//! Each thread has one package in memory at a time.
 
 mod document;
 mod orphans;
@@ -29,29 +29,55 @@ pub(in crate::manifest) enum Scope {
     Packages,
 }
 
-/// Looks at the checkout and at the packages that the manifest names.
-pub(in crate::manifest) fn check(manifest: &Located<'_>, files: &dyn Files, scope: Scope, findings: &mut Findings) {
-    let mut check = Check { tree: Tree::new(files), limits: Limits::default(), scope, findings };
-    for skill in manifest.skills() {
-        check.skill(&skill);
-    }
-    if scope == Scope::Everything {
-        for api in manifest.apis() {
-            check.document_path(&api);
-        }
-        orphans::check(manifest, &mut check);
-    }
-}
-
-struct Check<'a, 'f> {
+/// A look at the checkout and at the packages that a manifest names. Several threads may take skills of it at once.
+pub(in crate::manifest) struct Look<'a> {
     tree: Tree<'a>,
     limits: Limits,
+    scope: Scope,
+}
+
+/// What one thread looks at.
+struct Check<'l, 'f> {
+    tree: &'l Tree<'l>,
+    limits: &'l Limits,
     scope: Scope,
     findings: &'f mut Findings,
 }
 
 /// A file of a skill's folder, and what is known of it.
 type Folder = BTreeMap<String, u64>;
+
+// === impl Look ===
+
+impl<'a> Look<'a> {
+    pub(in crate::manifest) fn new(files: &'a dyn Files, scope: Scope) -> Self {
+        Self { tree: Tree::new(files), limits: Limits::default(), scope }
+    }
+
+    /// What these skills name.
+    pub(in crate::manifest) fn skills(&self, skills: &[Located<'_>], findings: &mut Findings) {
+        let mut check = self.check(findings);
+        skills.iter().for_each(|skill| check.skill(skill));
+    }
+
+    /// What no skill names.
+    pub(in crate::manifest) fn others(&self, manifest: &Located<'_>, findings: &mut Findings) {
+        if self.scope == Scope::Packages {
+            return;
+        }
+        let mut check = self.check(findings);
+        for api in manifest.apis() {
+            check.document_path(&api);
+        }
+        orphans::check(manifest, &mut check);
+    }
+
+    fn check<'l, 'f>(&'l self, findings: &'f mut Findings) -> Check<'l, 'f> {
+        Check { tree: &self.tree, limits: &self.limits, scope: self.scope, findings }
+    }
+}
+
+// === impl Check ===
 
 impl Check<'_, '_> {
     fn skill(&mut self, skill: &Located<'_>) {

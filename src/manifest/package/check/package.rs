@@ -83,7 +83,7 @@ impl Check<'_, '_> {
             }
             _ => {}
         }
-        match Contents::read(&bytes, &self.limits) {
+        match Contents::read(&bytes, self.limits) {
             Ok(contents) => Some((place, contents)),
             Err(faults) => {
                 faults.iter().for_each(|fault| self.fault(&place, path, fault));

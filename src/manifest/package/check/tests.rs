@@ -165,6 +165,34 @@ fn a_folder_is_listed_once_however_often_it_is_asked_for() {
 }
 
 #[test]
+fn what_is_found_does_not_depend_on_how_many_threads_look() {
+    let mut case = case();
+    let mut skills = Vec::new();
+    for number in 0..500 {
+        let (path, package) = (format!("skills/s{number}"), format!("packages/s{number}.zip"));
+        case.files.insert(format!("{path}/SKILL.md"), SKILL);
+        let bytes = Zip::of(vec![skill_part(), Part::file("n", number.to_string())]).build();
+        let mut entry = case.entry.clone();
+        for (key, value) in [("name", format!("s{number}")), ("path", path), ("package", package.clone())] {
+            entry[key] = value.into();
+        }
+        // Every third checksum is wrong, so that not all have the same findings.
+        entry["sha256"] = Sha256Sum::of(if number % 3 == 0 { b"" } else { &bytes }).to_string().into();
+        case.files.insert(package, bytes);
+        skills.push(entry);
+    }
+    let manifest = serde_json::json!({ "schema_version": "1.0", "skills": skills, "apis": [{ "path": "none" }] });
+    let found = |threads| {
+        let source = Source::new("skills.json", manifest.to_string());
+        let report = check(source, &Options { files: Some(&case.files), threads, ..Options::default() });
+        (report.sources().len(), crate::manifest::render::json(&report).expect("JSON"))
+    };
+    let alone = found(1);
+    assert!(alone.0 > 500, "files of their own are shown");
+    assert!((2..6).all(|threads| found(threads) == alone));
+}
+
+#[test]
 fn what_is_not_looked_at_is_told() {
     let deep = |case: &mut Case| {
         case.files.insert(format!("skills/demo/{}x", "d/".repeat(10)), "x");

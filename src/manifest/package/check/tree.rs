@@ -1,6 +1,7 @@
 //! The checkout, with what its folders hold kept: a thousand entries share a few folders.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::manifest::files::{Files, FilesError, Kind, Metadata};
 use crate::manifest::package::Limits;
@@ -24,31 +25,32 @@ type Listing = BTreeMap<String, Metadata>;
 
 pub(super) struct Tree<'a> {
     files: &'a dyn Files,
-    listings: HashMap<String, Option<Listing>>,
+    listings: Mutex<HashMap<String, Option<Arc<Listing>>>>,
     /// The names of a folder by how they look where case and composition do not count.
-    folded: HashMap<String, HashMap<String, String>>,
+    folded: Mutex<HashMap<String, HashMap<String, String>>>,
 }
 
 impl<'a> Tree<'a> {
     pub(super) fn new(files: &'a dyn Files) -> Self {
-        Self { files, listings: HashMap::new(), folded: HashMap::new() }
+        Self { files, listings: Mutex::default(), folded: Mutex::default() }
     }
 
     pub(super) fn files(&self) -> &'a dyn Files {
         self.files
     }
 
-    /// What a folder holds. It is kept.
-    pub(super) fn list(&mut self, folder: &str) -> Result<Option<&Listing>, FilesError> {
-        if !self.listings.contains_key(folder) {
-            let listed = self.files.list(folder)?;
-            let listed = listed.map(|listed| listed.into_iter().map(|entry| (entry.name, entry.metadata)).collect());
-            self.listings.insert(folder.to_owned(), listed);
+    /// What a folder holds. It is kept; whoever else asks meanwhile waits, for it is most likely the same folder.
+    pub(super) fn list(&self, folder: &str) -> Result<Option<Arc<Listing>>, FilesError> {
+        let mut listings = lock(&self.listings);
+        if let Some(known) = listings.get(folder) {
+            return Ok(known.clone());
         }
-        Ok(self.listings.get(folder).and_then(Option::as_ref))
+        let listed = self.files.list(folder)?;
+        let listed = listed.map(|listed| listed.into_iter().map(|entry| (entry.name, entry.metadata)).collect());
+        Ok(listings.entry(folder.to_owned()).or_insert(listed.map(Arc::new)).clone())
     }
 
-    pub(super) fn find(&mut self, path: &str) -> Found {
+    pub(super) fn find(&self, path: &str) -> Found {
         let limits = Limits { depth: 64, path_bytes: 4096, ..Limits::default() };
         if let Some(NameFault::Unsafe(why) | NameFault::TooLarge(why)) = path_fault(path, &limits) {
             return Found::NotAPath(why);
@@ -69,18 +71,22 @@ impl<'a> Tree<'a> {
         found
     }
 
-    fn step(&mut self, folder: &str, name: &str) -> Result<Found, FilesError> {
+    fn step(&self, folder: &str, name: &str) -> Result<Found, FilesError> {
         let whole = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-        self.list(folder)?;
-        let Some(Some(listing)) = self.listings.get(folder) else { return Ok(Found::Missing) };
+        let Some(listing) = self.list(folder)? else { return Ok(Found::Missing) };
         Ok(match listing.get(name) {
             Some(Metadata { kind: Kind::Link(_), .. }) => Found::Link(whole(name)),
             Some(metadata) => Found::There(metadata.clone()),
             None => {
                 let names = || listing.keys().map(|name| (fold(name), name.clone())).collect();
-                let folded = self.folded.entry(folder.to_owned()).or_insert_with(names);
+                let mut folded = lock(&self.folded);
+                let folded = folded.entry(folder.to_owned()).or_insert_with(names);
                 folded.get(&fold(name)).map_or(Found::Missing, |other| Found::Spelled(whole(other)))
             }
         })
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

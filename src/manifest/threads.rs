@@ -1,0 +1,87 @@
+//! Work that several threads share, where whoever asks for a check allows it.
+
+use std::iter;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, Builder};
+
+/// How many threads may work at a time, the one that asks among them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Threads(usize);
+
+// === impl Threads ===
+
+impl Threads {
+    pub(super) fn new(count: usize) -> Self {
+        Self(count.max(1))
+    }
+
+    /// Does every job; what came of them, in their order. With one thread nothing is started.
+    pub(super) fn each<T: Sync, R: Send>(self, jobs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        let next = AtomicUsize::new(0);
+        let take = || {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            Some((at, work(jobs.get(at)?)))
+        };
+        let worker = || iter::from_fn(take).collect::<Vec<_>>();
+        let mut done = thread::scope(|scope| {
+            // Where the system has no thread to spare, the others do what it would have done.
+            let start = |_| Builder::new().spawn_scoped(scope, worker).ok();
+            let others: Vec<_> = (1..self.0.min(jobs.len())).filter_map(start).collect();
+            let mut done = worker();
+            for other in others {
+                done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            done
+        });
+        done.sort_unstable_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_once_and_told_in_its_order() {
+        let jobs: Vec<usize> = (0..1000).collect();
+        for count in [0, 1, 2, 7] {
+            assert_eq!(Threads::new(count).each(&jobs, |job| *job), jobs, "{count}");
+            assert_eq!(Threads::new(count).each(&jobs[..1], |job| *job), [0], "{count}");
+        }
+        assert_eq!(Threads::new(2).each(&jobs[..0], |job| *job), [0; 0]);
+    }
+
+    #[test]
+    fn there_are_as_many_threads_as_may_be_and_no_more() {
+        let wait = |all: &Barrier| {
+            all.wait();
+            thread::current().id()
+        };
+        // Nobody would get past the barrier alone.
+        let all = Barrier::new(3);
+        let ids = Threads::new(3).each(&[&all; 3], |all| wait(all));
+        assert_eq!(ids.into_iter().collect::<HashSet<_>>().len(), 3);
+        let ids = Threads::new(1).each(&[(); 50], |()| thread::current().id());
+        assert!(ids.iter().all(|id| *id == thread::current().id()));
+        assert!(
+            Threads::new(3).each(&[(); 500], |()| thread::current().id()).into_iter().collect::<HashSet<_>>().len()
+                <= 3
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "this one")]
+    fn a_panic_is_not_lost() {
+        let both = Barrier::new(2);
+        let here = thread::current().id();
+        Threads::new(2).each(&[(); 2], |()| {
+            both.wait();
+            assert_eq!(thread::current().id(), here, "this one");
+        });
+    }
+}
