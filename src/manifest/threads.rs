@@ -54,6 +54,13 @@ mod tests {
             assert_eq!(Threads::new(count).each(&jobs[..1], |job| *job), [0], "{count}");
         }
         assert_eq!(Threads::new(2).each(&jobs[..0], |job| *job), [0; 0]);
+        // Each thread has done every other one.
+        let pair = Barrier::new(2);
+        let waited = Threads::new(2).each(&jobs, |job| {
+            pair.wait();
+            *job
+        });
+        assert_eq!(waited, jobs);
     }
 
     #[test]
