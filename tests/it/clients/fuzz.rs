@@ -34,7 +34,8 @@ fn fuzz(gateway: &Gateway, words: &[&str], key: &str) {
         .args(["--url", &gateway.base_url().replace("/v1", "")])
         .args(["-H", &format!("Authorization: Bearer {key}")])
         .args(["--checks", "every_status_stands_in_the_error_table,status_code_conformance,content_type_conformance"])
-        .args(["--phases", "examples,coverage,fuzzing", "--workers", "2", "--continue-on-failure", "--no-shrink"])
+        // With more workers, CPython 3.11 may lose count of its own recursion: its issue 106905.
+        .args(["--phases", "examples,coverage,fuzzing", "--workers", "1", "--continue-on-failure", "--no-shrink"])
         .args(["--suppress-health-check", "all", "--warnings", "off", "--seed", "1", "--request-timeout", "60"])
         .arg("--max-examples")
         .arg(number("IMAGATE_FUZZ_EXAMPLES", EXAMPLES))
