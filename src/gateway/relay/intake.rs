@@ -20,6 +20,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// So much is read in one turn (ours): an upstream that always has more would keep a worker to itself, and with as many
 /// of them as there are workers nobody else would be served.
 const TURN: usize = 256 * 1024;
+/// A frame counts for as much at least, however little is in it: a look at it is work as well.
+const FRAME_MIN: usize = 4 * 1024;
 
 /// The bytes of an answer as they come.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub(super) struct Intake {
     pace: Pace,
     /// Bytes that may still come: an answer without end is none.
     room: u64,
-    /// Bytes that came without anybody else having had a turn.
+    /// What was read without anybody else having had a turn.
     turn: usize,
 }
 
@@ -80,8 +82,8 @@ impl Intake {
         };
         let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
         let frame = frame.map_err(|ReplyError| Broken::Connection)?;
+        self.turn += frame.data_ref().map_or(0, Bytes::len).max(FRAME_MIN);
         let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(Bytes::new()))) };
-        self.turn += data.len();
         self.room = self.room.checked_sub(data.len() as u64).ok_or(Broken::Endless)?;
         if !self.pace.suffices(data.len() as u64, Instant::now()) {
             return Poll::Ready(Err(Broken::Timeout));
@@ -159,12 +161,11 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    /// How many turns others have while so many pieces of one length are read that are all there.
     #[expect(clippy::disallowed_methods, reason = "a test counts with it")]
-    async fn an_upstream_that_always_has_more_leaves_the_others_their_turns() {
-        const TURNS: usize = 8;
-        let piece = Bytes::from(vec![b' '; TURN / 4]);
-        let body = ReplyBody::Scripted((0..TURNS * 4).map(|_| Ok(piece.clone())).collect());
+    async fn turns_of_others(pieces: usize, length: usize) -> usize {
+        let piece = Bytes::from(vec![b' '; length]);
+        let body = ReplyBody::Scripted((0..pieces).map(|_| Ok(piece.clone())).collect());
         let until = Instant::now() + Duration::from_secs(60);
         let limits = Limits { idle: WINDOW, event_idle: WINDOW, until };
         let mut intake = Intake::new(body, limits, u64::MAX);
@@ -176,7 +177,14 @@ mod tests {
             read += data.len();
         }
         counting.abort();
-        assert_eq!((read, turns.load(Ordering::Relaxed)), (TURNS * TURN, TURNS));
+        assert_eq!(read, pieces * length);
+        turns.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn an_upstream_that_always_has_more_leaves_the_others_their_turns() {
+        assert_eq!(turns_of_others(32, TURN / 4).await, 8);
+        assert_eq!(turns_of_others(8 * TURN / FRAME_MIN, 1).await, 8, "a flood of pieces of one byte");
     }
 
     #[test]
