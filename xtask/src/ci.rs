@@ -1,14 +1,16 @@
 //! `cargo xtask test`: everything that must hold before a change lands, one step after another, on any machine.
 //!
-//! Decides which steps there are and in which order. Stops at the first that fails, and says what the others would have
-//! been. Needs nothing that it does not either find, make under `target/`, or name together with how to install it.
+//! Decides which steps there are and in which order. A step that fails does not keep the others from running, except
+//! those that need what it looks for; the end is a list of everything that failed. Needs nothing that it does not either
+//! find, make under `target/`, or name together with how to install it.
 
+mod dependencies;
 mod outside;
 pub mod wasm;
 
-use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,74 +21,54 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{tidy, tree};
 
-/// Crates that nobody who wants the SDK should have to build.
-const SERVER_CRATES: [&str; 14] = [
-    "async-trait",
-    "axum",
-    "clap",
-    "dropshot",
-    "jpeg-encoder",
-    "jsonschema",
-    "libsqlite3-sys",
-    "libwebp-sys",
-    "png",
-    "schemars",
-    "slog",
-    "sqlx",
-    "sqlx-core",
-    "toml",
-];
-
-/// Crates that reach for files, connections or C, which checking a manifest must not.
-const CRATES_WITH_IO: [&str; 8] =
-    ["aws-lc-sys", "hyper", "mio", "reqwest", "rustls", "socket2", "tokio", "libsqlite3-sys"];
-
-/// Crates that need a system below them: what checks a manifest has to run in a browser, too. `getrandom` and `uuid` find no
-/// source of randomness there, unless a crate asks for the one of the browser.
-const CRATES_WITHOUT_WASM: [&str; 12] = [
-    "errno",
-    "fs4",
-    "iana-time-zone",
-    "libc",
-    "mio",
-    "nix",
-    "openssl-sys",
-    "rustix",
-    "socket2",
-    "tokio",
-    "uuid",
-    "windows-sys",
-];
-
+/// The feature that works without a system below it.
 const MANIFEST: [&str; 3] = ["--no-default-features", "--features", "manifest"];
 
 /// One thing that must hold.
 struct Step {
     name: &'static str,
     about: &'static str,
+    /// A step that finds out whether this one can run at all.
+    needs: Option<&'static str>,
     run: fn(&Path) -> Result<()>,
 }
 
 /// Cheap steps first; each builds on what the ones before have built.
 const STEPS: [Step; 10] = [
-    Step { name: "tools", about: "what the other steps need is installed", run: outside::tools },
-    Step { name: "fmt", about: "the code is formatted", run: fmt },
-    Step { name: "generate", about: "generated/ and the tables are what the documents say", run: generate },
-    Step { name: "tidy", about: "rooms, imports and sizes are what ARCHITECTURE.md says", run: tidy_up },
-    Step { name: "clippy", about: "no lint speaks, with everything switched on", run: clippy },
-    Step { name: "test", about: "all tests, also those with real clients in Python, Node and curl", run: test },
-    Step { name: "features", about: "each feature stands alone", run: features },
-    Step { name: "doc", about: "the documentation builds without a warning", run: doc },
-    Step { name: "package", about: "the package builds from what it ships", run: package },
-    Step { name: "tree", about: "the SDK brings nothing of the server, and manifests no I/O", run: trees },
+    Step::new("tools", "what the other steps need is installed", outside::tools),
+    Step::new("fmt", "the code is formatted", fmt),
+    Step::new("generate", "generated/ and the tables are what the documents say", generate),
+    Step::new("tidy", "rooms, imports and sizes are what ARCHITECTURE.md says", tidy_up),
+    Step::new("clippy", "no lint speaks, with everything switched on", clippy),
+    Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),
+    Step::new("features", "each feature stands alone", features),
+    Step::new("doc", "the documentation builds without a warning", doc),
+    Step::new("package", "the package builds from what it ships", package),
+    Step::new("tree", "the SDK brings nothing of the server, and manifests no I/O", dependencies::allowed),
 ];
 
 /// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Ok(Duration),
-    Failed(Duration),
-    NotRun,
+    Failed(Duration, String),
+    /// The step that it needs failed.
+    NotRun(&'static str),
+}
+
+/// The steps that ran, or did not, in their order.
+type Outcomes = Vec<(&'static str, Outcome)>;
+
+// === impl Step ===
+
+impl Step {
+    const fn new(name: &'static str, about: &'static str, run: fn(&Path) -> Result<()>) -> Self {
+        Self { name, about, needs: None, run }
+    }
+
+    const fn needs(self, needs: &'static str) -> Self {
+        Self { needs: Some(needs), ..self }
+    }
 }
 
 /// Runs the steps that the arguments choose; `true` means that all of them hold.
@@ -101,15 +83,24 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
         }
         return Ok(true);
     }
-    let chosen = choose(arguments)?;
-    let mut outcomes: Vec<(&str, Outcome)> = Vec::new();
-    for step in chosen {
-        let failed = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
-        let outcome = if failed { Outcome::NotRun } else { perform(root, step) };
-        outcomes.push((step.name, outcome));
-    }
+    let outcomes = run_all(root, &choose(arguments)?);
     print!("\n{}", summary(&outcomes));
     Ok(outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_))))
+}
+
+/// Runs each step, whatever became of the ones before, unless the one that it needs failed.
+fn run_all(root: &Path, steps: &[&Step]) -> Outcomes {
+    let mut outcomes = Outcomes::new();
+    for step in steps {
+        let has_failed =
+            |name: &str| outcomes.iter().any(|(step, outcome)| *step == name && matches!(outcome, Outcome::Failed(..)));
+        let outcome = match step.needs.filter(|name| has_failed(name)) {
+            Some(needs) => Outcome::NotRun(needs),
+            None => perform(root, step),
+        };
+        outcomes.push((step.name, outcome));
+    }
+    outcomes
 }
 
 /// All steps, or those that `--only` names.
@@ -132,20 +123,34 @@ fn perform(root: &Path, step: &Step) -> Outcome {
         Ok(()) => Outcome::Ok(start.elapsed()),
         Err(error) => {
             println!("\n{}: {error:#}", step.name);
-            Outcome::Failed(start.elapsed())
+            Outcome::Failed(start.elapsed(), format!("{error:#}"))
         }
     }
 }
 
-fn summary(outcomes: &[(&str, Outcome)]) -> String {
+/// A line for each step, then what failed, with the reasons.
+fn summary(outcomes: &[(&'static str, Outcome)]) -> String {
     let line = |(name, outcome): &(&str, Outcome)| match outcome {
         Outcome::Ok(time) => format!("ok       {name:10} {:>5} s\n", time.as_secs()),
-        Outcome::Failed(time) => {
-            format!("FAILED   {name:10} {:>5} s   (again: cargo xtask test --only {name})\n", time.as_secs())
-        }
-        Outcome::NotRun => format!("not run  {name}\n"),
+        Outcome::Failed(time, _) => format!("FAILED   {name:10} {:>5} s\n", time.as_secs()),
+        Outcome::NotRun(needs) => format!("not run  {name:10}         needs {needs}, which failed\n"),
     };
-    outcomes.iter().map(line).collect()
+    let reason = |(name, outcome): &(&str, Outcome)| match outcome {
+        Outcome::Failed(_, reason) => {
+            Some(format!("\n{name} (again: cargo xtask test --only {name})\n  {}\n", reason.replace('\n', "\n  ")))
+        }
+        Outcome::Ok(_) | Outcome::NotRun(_) => None,
+    };
+    let lines: String = outcomes.iter().map(line).collect();
+    let reasons: String = outcomes.iter().filter_map(reason).collect();
+    if reasons.is_empty() { lines } else { format!("{lines}\nfailed:\n{reasons}") }
+}
+
+/// Does every check, also after one that failed.
+fn every(checks: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let failures: Vec<String> = checks.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
 }
 
 fn fmt(root: &Path) -> Result<()> {
@@ -175,7 +180,34 @@ fn clippy(root: &Path) -> Result<()> {
 fn test(root: &Path) -> Result<()> {
     let mut variables = outside::clients(root)?;
     variables.extend(test_threads());
-    cargo(root, &["test", "--workspace", "--all-features", "--no-fail-fast"], &variables)
+    let arguments = ["test", "--workspace", "--all-features", "--no-fail-fast"];
+    println!("$ cargo {}", arguments.join(" "));
+    let mut command = command(root, &arguments);
+    command.envs(variables.iter().map(|(name, value)| (name, value))).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cargo")?;
+    let failed = child.stdout.take().map(failed_tests).transpose().context("cargo")?.unwrap_or_default();
+    let status = child.wait().context("cargo")?;
+    ensure!(
+        status.success(),
+        "{}",
+        [vec![format!("`cargo {}` failed", arguments.join(" "))], failed].concat().join("\n")
+    );
+    Ok(())
+}
+
+/// Passes on what the tests print; their names would be lost in it, and are kept.
+fn failed_tests(output: impl Read) -> io::Result<Vec<String>> {
+    let mut failed = Vec::new();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        failed.extend(failed_test(&line).map(str::to_owned));
+    }
+    Ok(failed)
+}
+
+fn failed_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
 /// Most tests wait for a program or for a moment, and some for their turn: two on a core keep it busy.
@@ -197,6 +229,16 @@ pub fn tours(root: &Path) -> Result<()> {
     cargo(root, &arguments, &[])
 }
 
+/// Prints what hostile callers cost everybody else: each kind alone, then all of them together.
+///
+/// # Errors
+///
+/// A bound that does not hold.
+pub fn abuse(root: &Path) -> Result<()> {
+    let arguments = ["test", "--all-features", "--test", "it", "--", "--ignored", "abuse::", "--nocapture"];
+    cargo(root, &arguments, &[])
+}
+
 /// Makes a picture of every page in every state, light and dark, on a desk and on a phone.
 ///
 /// # Errors
@@ -213,14 +255,22 @@ pub fn screenshots(root: &Path, folder: Option<&str>) -> Result<()> {
 
 fn features(root: &Path) -> Result<()> {
     // Clippy checks all that `cargo check` does, and its warnings can fail without building every dependency anew.
-    for feature in ["", "client", "admin", "manifest", "gateway"] {
+    let alone = ["", "client", "admin", "manifest", "gateway"].into_iter().map(|feature| {
         println!("\n--- {}", if feature.is_empty() { "no feature" } else { feature });
-        cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])?;
-    }
+        cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])
+    });
+    let manifest: [fn(&Path) -> Result<()>; 2] = [manifest_alone, manifest_in_wasm];
+    every(alone.chain(manifest.into_iter().map(|check| check(root))))
+}
+
+fn manifest_alone(root: &Path) -> Result<()> {
     println!(
         "\n--- manifest, alone: among its tests are the bytes of a package, which the step `test` makes with everything"
     );
-    cargo(root, &[&["test"], &MANIFEST[..], &["--lib", "manifest::"]].concat(), &[])?;
+    cargo(root, &[&["test"], &MANIFEST[..], &["--lib", "manifest::"]].concat(), &[])
+}
+
+fn manifest_in_wasm(root: &Path) -> Result<()> {
     if wasm::is_installed(root)? {
         return wasm::run(root);
     }
@@ -238,30 +288,6 @@ fn doc(root: &Path) -> Result<()> {
 
 fn package(root: &Path) -> Result<()> {
     cargo(root, &["package", "--allow-dirty"], &[])
-}
-
-fn trees(root: &Path) -> Result<()> {
-    none_of(&SERVER_CRATES, root, &[])?;
-    none_of(&CRATES_WITH_IO, root, &MANIFEST)?;
-    none_of(&CRATES_WITHOUT_WASM, root, &[&MANIFEST[..], &["--target", wasm::TARGET]].concat())
-}
-
-fn none_of(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result<()> {
-    let arguments = [&["tree", "--package", "imagate", "--edges", "normal", "--prefix", "none"], features].concat();
-    let output = command(root, &arguments).stderr(Stdio::inherit()).output().context("cargo tree")?;
-    ensure!(output.status.success(), "`cargo tree` failed");
-    let listing = String::from_utf8(output.stdout).context("cargo tree")?;
-    let found = named(&listing, forbidden);
-    ensure!(found.is_empty(), "`cargo {}` shows {}", arguments.join(" "), found.join(", "));
-    let crates: BTreeSet<&str> = listing.lines().map(|line| line.trim_end_matches(" (*)")).collect();
-    println!("{} crates, none of them forbidden", crates.len());
-    Ok(())
-}
-
-/// The forbidden crates in the listing of `cargo tree --prefix none`.
-fn named(listing: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
-    let names: Vec<&str> = listing.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    forbidden.iter().filter(|name| names.contains(name)).copied().collect()
 }
 
 pub(crate) fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {
@@ -298,22 +324,69 @@ mod tests {
     }
 
     #[test]
-    fn a_server_crate_in_the_tree_is_found() {
-        let found = |listing| named(listing, &SERVER_CRATES);
-        assert_eq!(found("imagate v0.1.0 (x)\nhyper v1.11.0\nslog-term v2.9.0\n"), [""; 0]);
-        assert_eq!(found("imagate v0.1.0 (x)\nsqlx v0.9.0\nslog v2.8.0 (*)\n"), ["slog", "sqlx"]);
+    fn a_step_that_fails_keeps_only_those_from_running_that_need_it() {
+        let steps = [
+            Step::new("tools", "", |_| bail!("missing: curl")),
+            Step::new("fmt", "", |_| Ok(())),
+            Step::new("clippy", "", |_| bail!("a lint speaks")),
+            Step::new("test", "", |_| bail!("not reached")).needs("tools"),
+            Step::new("doc", "", |_| Ok(())),
+        ];
+        let outcomes = run_all(Path::new(""), &steps.iter().collect::<Vec<_>>());
+        let ended = |at: usize| match &outcomes[at].1 {
+            Outcome::Ok(_) => "ok",
+            Outcome::Failed(_, reason) => reason,
+            Outcome::NotRun(needs) => needs,
+        };
+        let ends: Vec<&str> = (0..outcomes.len()).map(ended).collect();
+        assert_eq!(ends, ["missing: curl", "ok", "a lint speaks", "tools", "ok"]);
     }
 
     #[test]
-    fn the_summary_says_what_failed_and_what_was_left_out() {
+    fn a_step_that_is_not_chosen_keeps_nobody_from_running() {
+        let alone = Step::new("test", "", |_| Ok(())).needs("tools");
+        assert!(matches!(run_all(Path::new(""), &[&alone])[0].1, Outcome::Ok(_)));
+    }
+
+    #[test]
+    fn each_step_needs_an_earlier_one() {
+        for (at, step) in STEPS.iter().enumerate() {
+            assert!(step.needs.is_none_or(|needs| STEPS[..at].iter().any(|step| step.name == needs)), "{}", step.name);
+        }
+    }
+
+    #[test]
+    fn every_check_is_done_and_every_failure_is_told() {
+        let mut done = 0;
+        let result = every((0..3).map(|number| {
+            done += 1;
+            if number == 1 { Ok(()) } else { Err(anyhow::anyhow!("check {number}")) }
+        }));
+        assert_eq!((result.unwrap_err().to_string().as_str(), done), ("check 0\ncheck 2", 3));
+    }
+
+    #[test]
+    fn the_names_of_failed_tests_are_kept() {
+        let output = "running 2 tests\ntest a::b ... ok\ntest a::c ... FAILED\nfailures:\n    a::c\n";
+        assert_eq!(failed_tests(output.as_bytes()).unwrap(), ["a::c"]);
+    }
+
+    #[test]
+    fn the_summary_ends_with_what_failed() {
         let second = Duration::from_secs(1);
-        let text =
-            summary(&[("fmt", Outcome::Ok(second)), ("clippy", Outcome::Failed(second)), ("test", Outcome::NotRun)]);
+        let text = summary(&[
+            ("fmt", Outcome::Ok(second)),
+            ("clippy", Outcome::Failed(second, "two\nlines".to_owned())),
+            ("test", Outcome::NotRun("tools")),
+        ]);
         assert_eq!(
             text,
             "ok       fmt            1 s\n\
-             FAILED   clippy         1 s   (again: cargo xtask test --only clippy)\n\
-             not run  test\n"
+             FAILED   clippy         1 s\n\
+             not run  test               needs tools, which failed\n\n\
+             failed:\n\n\
+             clippy (again: cargo xtask test --only clippy)\n  two\n  lines\n"
         );
+        assert_eq!(summary(&[("fmt", Outcome::Ok(second))]), "ok       fmt            1 s\n");
     }
 }

@@ -11,10 +11,11 @@ usage: cargo xtask <chore>
   generate           write generated/ and the tables of README.md from the documents
   generate --check   only compare; exit 4 if something is stale
   tidy               hold the code against ARCHITECTURE.md and the habits of the house; exit 4 on a finding
-  test               everything that must hold before a change lands; exit 4 at the first step that does not
+  test               everything that must hold before a change lands; goes on after a failure; exit 4 if there was one
   test --only STEP   one step of it (may stand several times)
   test --list        the steps
   tours              the tours of further real clients, which `test` leaves out
+  abuse              what hostile callers cost everybody else, as a table
   wasm               the feature `manifest` in WebAssembly; builds the standard library where there is none for it
   bench skills       what checking ten thousand skills costs in a release build, against `sha256sum`
   screenshots        a picture of every page in every state, below target/screenshots
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["tidy"] => look_over(),
         ["test", steps @ ..] => test(steps),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Fine),
+        ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Fine),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Fine),
         ["wasm"] => ci::wasm::run(&tree::root()).map(|()| Verdict::Fine),
         ["screenshots"] => ci::screenshots(&tree::root(), None).map(|()| Verdict::Fine),

@@ -68,9 +68,15 @@ struct Package {
     variable: &'static str,
 }
 
-const PACKAGES: [Package; 6] = [
+const PACKAGES: [Package; 7] = [
     Package { folder: "openai-newest", requirements: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
     Package { folder: "openai-2", requirements: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
+    Package {
+        folder: "reuse",
+        requirements: "openai requests httpx",
+        module: "openai, requests, httpx",
+        variable: "IMAGATE_PY_REUSE",
+    },
     Package {
         folder: "schemathesis",
         requirements: "schemathesis",

@@ -1,0 +1,86 @@
+//! Which crates must not be below the SDK and the feature `manifest`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{MANIFEST, command, every, wasm};
+
+/// Crates that nobody who wants the SDK should have to build.
+const SERVER_CRATES: [&str; 14] = [
+    "async-trait",
+    "axum",
+    "clap",
+    "dropshot",
+    "jpeg-encoder",
+    "jsonschema",
+    "libsqlite3-sys",
+    "libwebp-sys",
+    "png",
+    "schemars",
+    "slog",
+    "sqlx",
+    "sqlx-core",
+    "toml",
+];
+
+/// Crates that reach for files, connections or C, which checking a manifest must not.
+const CRATES_WITH_IO: [&str; 8] =
+    ["aws-lc-sys", "hyper", "mio", "reqwest", "rustls", "socket2", "tokio", "libsqlite3-sys"];
+
+/// Crates that need a system below them: what checks a manifest has to run in a browser, too. `getrandom` and `uuid` find no
+/// source of randomness there, unless a crate asks for the one of the browser.
+const CRATES_WITHOUT_WASM: [&str; 12] = [
+    "errno",
+    "fs4",
+    "iana-time-zone",
+    "libc",
+    "mio",
+    "nix",
+    "openssl-sys",
+    "rustix",
+    "socket2",
+    "tokio",
+    "uuid",
+    "windows-sys",
+];
+
+/// Holds the dependency trees of the SDK and of the feature `manifest` against the lists.
+pub(super) fn allowed(root: &Path) -> Result<()> {
+    let in_wasm = [&MANIFEST[..], &["--target", wasm::TARGET]].concat();
+    let forbidden: [(&[&'static str], &[&str]); 3] =
+        [(&SERVER_CRATES, &[]), (&CRATES_WITH_IO, &MANIFEST), (&CRATES_WITHOUT_WASM, &in_wasm)];
+    every(forbidden.into_iter().map(|(crates, features)| none_of(crates, root, features)))
+}
+
+fn none_of(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result<()> {
+    let arguments = [&["tree", "--package", "imagate", "--edges", "normal", "--prefix", "none"], features].concat();
+    let output = command(root, &arguments).stderr(Stdio::inherit()).output().context("cargo tree")?;
+    ensure!(output.status.success(), "`cargo tree` failed");
+    let listing = String::from_utf8(output.stdout).context("cargo tree")?;
+    let found = named(&listing, forbidden);
+    ensure!(found.is_empty(), "`cargo {}` shows {}", arguments.join(" "), found.join(", "));
+    let crates: BTreeSet<&str> = listing.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    println!("{} crates, none of them forbidden", crates.len());
+    Ok(())
+}
+
+/// The forbidden crates in the listing of `cargo tree --prefix none`.
+fn named(listing: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
+    let names: Vec<&str> = listing.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    forbidden.iter().filter(|name| names.contains(name)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_crate_in_the_tree_is_found() {
+        let found = |listing| named(listing, &SERVER_CRATES);
+        assert_eq!(found("imagate v0.1.0 (x)\nhyper v1.11.0\nslog-term v2.9.0\n"), [""; 0]);
+        assert_eq!(found("imagate v0.1.0 (x)\nsqlx v0.9.0\nslog v2.8.0 (*)\n"), ["slog", "sqlx"]);
+    }
+}
