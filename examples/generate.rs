@@ -11,8 +11,7 @@ async fn generate() -> Result<(), Error> {
     let request =
         GenerateRequest::new("A lighthouse on a cliff at dusk").size(size!("1536x1024")).quality(Quality::Low);
     let images = client.images().generate(request).await?;
-    for image in &images {
-        let file = image.write_to("lighthouse").await?;
+    for file in images.write_all("lighthouse").await? {
         println!("{} (request {})", file.display(), images.request_id().unwrap_or("unknown"));
     }
     Ok(())

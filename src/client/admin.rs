@@ -30,7 +30,7 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 
 use super::Error;
-use super::builder::http_builder;
+use super::builder::{Address, http_builder, unencrypted};
 use super::session::Credentials;
 
 /// The store answers in milliseconds.
@@ -38,13 +38,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client for the gateway at this address, without a path, with the admin token of a user or of its settings.
 ///
+/// A token is not sent over plain http to another machine. Where you trust the network, make a client with
+/// [`Client::new_with_client`] and an HTTP client that sends the token.
+///
 /// # Errors
 ///
-/// A token that cannot stand in a header, or a machine on which no connection can be prepared.
+/// An address that is none, or is plain http to another machine, a token that cannot stand in a header, or a machine on
+/// which no connection can be prepared.
 pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
+    let Address { is_local, is_encrypted, .. } = Address::read(address)?;
+    if !is_encrypted && !is_local {
+        return Err(unencrypted("the address", "the token"));
+    }
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, Credentials::new(token)?.authorization());
-    let http = http_builder().default_headers(headers).timeout(PATIENCE).build();
+    let http = http_builder(is_local).default_headers(headers).timeout(PATIENCE).build();
     let http = http.map_err(|source| Error::settings_from("the HTTP client does not start", source))?;
     Ok(Client::new_with_client(address.trim_end_matches('/'), http))
 }

@@ -1,10 +1,14 @@
 //! The images of an answer, and what was said about them.
 
+#[cfg(not(target_arch = "wasm32"))]
+use std::borrow::Cow;
 use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::save::{Naming, Picture};
 use super::session::Head;
 use super::{Error, decode};
 use crate::image::Format;
@@ -18,10 +22,7 @@ pub struct Images {
 
 struct Answer {
     response: ImagesResponse,
-    request_id: Option<String>,
-    is_simulated: bool,
-    is_replayed: bool,
-    fallback: Option<String>,
+    head: Option<Head>,
 }
 
 /// One image. Cloning is cheap: the bytes are shared with the [`Images`] it came from.
@@ -41,16 +42,13 @@ pub struct Iter<'a> {
 // === impl Images ===
 
 impl Images {
-    /// An answer without an image is none, whatever its status says.
+    /// An answer without an image is none, whatever its status says. One whose images come as addresses holds them.
     pub(super) fn new(response: ImagesResponse, head: Option<&Head>) -> Result<Self, Error> {
-        if response.data.is_empty() || response.data.iter().any(|image| image.b64_json.is_empty()) {
+        let is_empty = |image: &types::Image| image.b64_json.is_empty() && url(image).is_none();
+        if response.data.is_empty() || response.data.iter().any(is_empty) {
             return Err(Error::unintelligible("the answer holds no image", head));
         }
-        let request_id = head.and_then(|head| head.request_id.clone());
-        let is_simulated = head.is_some_and(|head| head.is_simulated);
-        let is_replayed = head.is_some_and(|head| head.is_replayed);
-        let fallback = head.and_then(|head| head.fallback.clone());
-        Ok(Self { answer: Arc::new(Answer { response, request_id, is_simulated, is_replayed, fallback }) })
+        Ok(Self { answer: Arc::new(Answer { response, head: head.cloned() }) })
     }
 
     /// The images, in order.
@@ -93,25 +91,62 @@ impl Images {
     /// The id of the request, by which the operator of the service finds it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.answer.request_id.as_deref()
+        self.head()?.request_id.as_deref()
     }
 
     /// Whether the built-in simulator of the gateway drew the images instead of the model.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
-        self.answer.is_simulated
+        self.head().is_some_and(|head| head.is_simulated)
     }
 
     /// Whether this is the answer to an earlier request with the same idempotency key, for which nothing was paid again.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
-        self.answer.is_replayed
+        self.head().is_some_and(|head| head.is_replayed)
     }
 
     /// What was made instead of what was asked for, such as `3840x2160 medium`, where a fallback was allowed and taken.
     #[must_use]
     pub fn fallback(&self) -> Option<&str> {
-        self.answer.fallback.as_deref()
+        self.head()?.fallback.as_deref()
+    }
+
+    /// How many of the images that were asked for are not in the answer, as the service says; 0 where it says nothing.
+    /// Those that are in it are paid for.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.head().map_or(0, |head| head.missing)
+    }
+
+    /// Size and format of the first image as they really are, such as `1024x1024 png`, where the service says so.
+    #[must_use]
+    pub fn delivered(&self) -> Option<&str> {
+        self.head()?.delivered.as_deref()
+    }
+
+    /// How that compares with what was asked for, where the service says so: `match` or `mismatch`.
+    #[must_use]
+    pub fn delivery(&self) -> Option<&str> {
+        self.head()?.delivery.as_deref()
+    }
+
+    /// Writes every image to a file of its own, and says where, in the order of the images.
+    ///
+    /// One image gets the path as [`Image::write_to`] would write it. Several are numbered: `fox` becomes `fox-1.png`,
+    /// `fox-2.png` and so on. A file that is there is never replaced; its number is passed over.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written, or an image is not base64 or only an address. The other images are written
+    /// nevertheless.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn write_all(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
+        super::save::all(self.iter(), path.as_ref()).await
+    }
+
+    fn head(&self) -> Option<&Head> {
+        self.answer.head.as_ref()
     }
 
     fn at(&self, index: usize) -> Image {
@@ -133,8 +168,8 @@ impl fmt::Debug for Images {
         // Megabytes of base64 help nobody.
         f.debug_struct("Images")
             .field("len", &self.len())
-            .field("request_id", &self.answer.request_id)
-            .field("is_simulated", &self.answer.is_simulated)
+            .field("request_id", &self.request_id())
+            .field("is_simulated", &self.is_simulated())
             .finish_non_exhaustive()
     }
 }
@@ -167,12 +202,19 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// The service sent something that is not base64.
+    /// The service sent something that is not base64, or only the address of the image; see [`Image::url`].
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
-        decode::all(self.base64())
+        decode::all(self.sent()?)
     }
 
-    /// The bytes as they came: base64 text in the standard alphabet, padded.
+    /// Where the image is, for a service that sends addresses instead of images, or beside them. The client fetches
+    /// nothing from there: such addresses end after a while, and need no key.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        url(self.wire())
+    }
+
+    /// The bytes as they came: base64 text in the standard alphabet, padded. Empty where only [`Image::url`] came.
     #[must_use]
     pub fn base64(&self) -> &str {
         &self.wire().b64_json
@@ -205,21 +247,55 @@ impl Image {
     /// Writes the image file, and says where: the path with the ending that its format has.
     ///
     /// An ending that belongs to another image format is replaced, a missing one is added, any other is kept.
-    /// The file appears whole or not at all; one that was there before is replaced.
+    /// The file appears whole or not at all. One that is there is never replaced: where `fox.png` is taken, the image
+    /// becomes `fox-2.png`, or the next number that is free.
     ///
     /// # Errors
     ///
-    /// The file cannot be written, or the service sent something that is not base64.
+    /// The file cannot be written, or the service sent something that is not base64, or only the address of the image.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        let image = self.clone();
-        super::save::image(path.as_ref(), self.format(), move |path| super::save::write(image.base64(), path)).await
+        super::save::image(self, path.as_ref(), Naming::Free).await
+    }
+
+    /// The same, and replaces a file that is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Image::write_to`]; the file that was there is then still there.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        super::save::image(self, path.as_ref(), Naming::Replacing).await
+    }
+
+    /// The base64 text, where it came.
+    fn sent(&self) -> Result<&str, Error> {
+        match (self.base64(), self.url()) {
+            ("", Some(url)) => Err(Error::elsewhere(url, self.images.head())),
+            (base64, _) => Ok(base64),
+        }
     }
 
     fn wire(&self) -> &types::Image {
         // The index was below the length when this was made, and nothing changes the answer.
         &self.images.response().data[self.index]
     }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Picture for Image {
+    fn format(&self) -> Option<Format> {
+        Self::format(self)
+    }
+
+    fn base64(&self) -> Result<Cow<'_, str>, Error> {
+        self.sent().map(Cow::Borrowed)
+    }
+}
+
+/// The member that the document of the gateway does not have, and other services do.
+fn url(image: &types::Image) -> Option<&str> {
+    image.extra.get("url")?.as_str().filter(|url| !url.is_empty())
 }
 
 impl fmt::Debug for Image {

@@ -1,19 +1,18 @@
 //! Makes a client: checks the address and the key, and fills in from the environment what was not chosen.
+//!
+//! Decides which key goes to which address: those of one pair belong together, and no key leaves the machine unencrypted
+//! unless the caller allows it.
+
+mod environment;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Duration;
 
 use super::session::Credentials;
 use super::{Client, Error, Shared};
-
-/// The gateway on this machine, as it listens when nothing is configured.
-const DEFAULT_BASE_URL: &str = "http://127.0.0.1:8080/v1";
-
-/// Names of the environment, the first one that is set wins.
-const BASE_URL_VARIABLES: [&str; 2] = ["IMAGATE_BASE_URL", "OPENAI_BASE_URL"];
-const API_KEY_VARIABLES: [&str; 2] = ["IMAGATE_API_KEY", "OPENAI_API_KEY"];
 
 /// Specification: "low retry counts". Ours: two, as the official clients do; none where there is no timer to wait with.
 const MAX_RETRIES: u32 = if cfg!(target_arch = "wasm32") { 0 } else { 2 };
@@ -36,6 +35,7 @@ pub struct Builder {
     base_url: Option<String>,
     api_key: Option<String>,
     max_retries: Option<u32>,
+    allows_http: bool,
     http: Option<reqwest::Client>,
 }
 
@@ -54,6 +54,14 @@ impl Builder {
         self
     }
 
+    /// Whether the key may go over plain http to another machine, where everybody in between can read it: for a private
+    /// network that you trust. Without it such an address is refused before anything is sent; this machine itself
+    /// (`localhost` and the loopback addresses) is never refused.
+    pub fn allow_http(mut self, allow: bool) -> Self {
+        self.allows_http = allow;
+        self
+    }
+
     /// How often a call may be sent again when it is certain, or the service says, that nothing is paid twice.
     /// 2 when not chosen, and never more.
     pub fn max_retries(mut self, max_retries: u32) -> Self {
@@ -61,7 +69,8 @@ impl Builder {
         self
     }
 
-    /// The HTTP client to use, for a proxy or TLS settings of your own. It should not follow redirects.
+    /// The HTTP client to use, for a proxy or TLS settings of your own. It should not follow redirects: they lead to
+    /// addresses that nobody has checked.
     pub fn http_client(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
@@ -71,16 +80,18 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// There is no key, a value cannot be used, or the TLS library does not start.
+    /// There is no key, or none for this address, a value cannot be used, the key would go over plain http to another
+    /// machine, or the TLS library does not start.
     pub fn build(self) -> Result<Client, Error> {
-        let from_environment = || variable(&BASE_URL_VARIABLES).unwrap_or_else(|| DEFAULT_BASE_URL.to_owned());
-        let base_url = base_url(&self.base_url.unwrap_or_else(from_environment))?;
-        let api_key = self.api_key.or_else(|| variable(&API_KEY_VARIABLES));
-        let missing = || Error::settings("there is no API key: set IMAGATE_API_KEY, or give one");
-        let credentials = Credentials::new(&api_key.ok_or_else(missing)?)?;
-        let http = self.http.map_or_else(http_client, Ok)?;
+        let chosen = environment::complete(self.base_url, self.api_key, environment::variable)?;
+        let Address { url, is_local, is_encrypted } = Address::read(&chosen.base_url)?;
+        if !is_encrypted && !is_local && !self.allows_http {
+            return Err(unencrypted("the base URL", "the key"));
+        }
+        let credentials = Credentials::new(&chosen.api_key)?;
+        let http = self.http.map_or_else(|| http_client(is_local), Ok)?;
         let max_retries = self.max_retries.unwrap_or(MAX_RETRIES);
-        Ok(Client { shared: Arc::new(Shared { base_url, http, credentials, max_retries }) })
+        Ok(Client { shared: Arc::new(Shared { base_url: url, http, credentials, max_retries }) })
     }
 }
 
@@ -90,35 +101,64 @@ impl fmt::Debug for Builder {
             .field("base_url", &self.base_url)
             .field("api_key", &self.api_key.as_ref().map(|_| "[redacted]"))
             .field("max_retries", &self.max_retries)
+            .field("allows_http", &self.allows_http)
             .finish_non_exhaustive()
     }
 }
 
-/// The first of these variables that is set to something.
-#[expect(clippy::disallowed_methods, reason = "the SDK's own reader of the environment, which the gateway never uses")]
-fn variable(names: &[&str]) -> Option<String> {
-    let set = names.iter().filter_map(|name| std::env::var(name).ok());
-    set.map(|value| value.trim().to_owned()).find(|value| !value.is_empty())
-}
-
 /// Redirects are not followed: they would take the key, and a second paid request, to another address.
 #[cfg(not(target_arch = "wasm32"))]
-fn http_client() -> Result<reqwest::Client, Error> {
-    http_builder().build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
+fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
+    http_builder(is_local).build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
 }
 
+/// What is on this machine is not asked for through the proxy that the environment names: it could read the key.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn http_builder() -> reqwest::ClientBuilder {
-    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT)
+pub(super) fn http_builder(is_local: bool) -> reqwest::ClientBuilder {
+    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT);
+    if is_local { builder.no_proxy() } else { builder }
 }
 
 #[cfg(target_arch = "wasm32")]
-fn http_client() -> Result<reqwest::Client, Error> {
+fn http_client(_: bool) -> Result<reqwest::Client, Error> {
     reqwest::Client::builder().build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
 }
 
-/// The address without `/v1`, which the generated paths begin with.
-fn base_url(text: &str) -> Result<String, Error> {
+/// Where a service is.
+pub(super) struct Address {
+    /// Without `/v1`, which the generated paths begin with.
+    pub(super) url: String,
+    /// Whether it is this machine.
+    pub(super) is_local: bool,
+    pub(super) is_encrypted: bool,
+}
+
+// === impl Address ===
+
+impl Address {
+    pub(super) fn read(text: &str) -> Result<Self, Error> {
+        let url = web_address(text)?;
+        let is_encrypted = url.scheme() == "https";
+        let is_local = url.host_str().is_some_and(is_loopback);
+        let whole = url.as_str().trim_end_matches('/');
+        let url = whole.strip_suffix("/v1").unwrap_or(whole).trim_end_matches('/').to_owned();
+        Ok(Self { url, is_local, is_encrypted })
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+pub(super) fn unencrypted(address: &str, key: &str) -> Error {
+    Error::settings(format!(
+        "{address} is plain http to another machine, so that everybody in between could read {key}: use https, or allow \
+         plain http where you trust the network"
+    ))
+}
+
+fn web_address(text: &str) -> Result<reqwest::Url, Error> {
     let refuse = |what: &str| Error::settings(format!("the base URL {what}"));
     // The text itself is not shown: it may hold a password.
     let url = reqwest::Url::parse(text.trim()).map_err(|_| refuse("is not a web address such as https://host/v1"))?;
@@ -131,8 +171,7 @@ fn base_url(text: &str) -> Result<String, Error> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err(refuse("must not have a query or a fragment"));
     }
-    let whole = url.as_str().trim_end_matches('/');
-    Ok(whole.strip_suffix("/v1").unwrap_or(whole).trim_end_matches('/').to_owned())
+    Ok(url)
 }
 
 #[cfg(test)]
@@ -141,7 +180,27 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(base_url(text).ok().as_deref(), expected, "{text}");
+        assert_eq!(Address::read(text).ok().map(|address| address.url).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn a_key_goes_over_plain_http_only_on_this_machine_or_where_that_is_allowed() {
+        let build = |base_url: &str, allow| {
+            Client::builder().base_url(base_url).api_key("sk-img-secret").allow_http(allow).build().err()
+        };
+        for local in ["http://localhost:8080", "http://127.0.0.1/v1", "http://127.8.9.1:1", "http://[::1]:8080/v1"] {
+            assert!(build(local, false).is_none(), "{local}");
+        }
+        for other in
+            ["http://host/v1", "http://10.0.0.1:8080", "http://0.0.0.0:80", "http://[::2]", "http://localhost.example"]
+        {
+            let error = build(other, false).expect(other).to_string();
+            assert!(error.contains("https") && !error.contains("secret"), "{error}");
+            assert!(
+                build(other, true).is_none() && build(&other.replace("http:", "https:"), false).is_none(),
+                "{other}"
+            );
+        }
     }
 
     #[test]
@@ -171,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_error_does_not_show_a_password_in_the_address() {
-        let error = base_url("https://user:hunter2@host").unwrap_err();
+        let error = Address::read("https://user:hunter2@host").err().unwrap();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
 }

@@ -131,6 +131,11 @@ impl Error {
         error
     }
 
+    /// An image that is not in the answer, but at this address.
+    pub(super) fn elsewhere(url: &str, head: Option<&Head>) -> Self {
+        Self::unintelligible(&format!("the image came as an address, not as bytes: {url}"), head)
+    }
+
     /// What the generated client says of a call that failed.
     pub(super) fn of_call(error: WireError<types::ErrorResponse>, session: &Session) -> Self {
         let head = session.head();

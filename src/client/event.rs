@@ -5,8 +5,8 @@
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use serde_json::Map;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::session::Session;
 use super::sse::Event;
@@ -50,7 +50,11 @@ struct Tag {
 /// An event with an image. An unknown word about the image takes nothing from it.
 #[derive(Deserialize)]
 struct Picture {
-    b64_json: String,
+    #[serde(default, deserialize_with = "understood")]
+    b64_json: Option<String>,
+    /// Instead of the image, or beside it.
+    #[serde(default, deserialize_with = "understood")]
+    url: Option<String>,
     #[serde(default, deserialize_with = "understood")]
     created_at: Option<i64>,
     #[serde(default, deserialize_with = "understood")]
@@ -127,8 +131,9 @@ impl Picture {
 
     /// As the answer that the same request would have had without a stream.
     fn into_images(self, session: &Session) -> Result<Images, Error> {
-        let image =
-            types::Image { b64_json: self.b64_json, revised_prompt: self.revised_prompt, extra: Map::default() };
+        let extra: Map<String, Value> = self.url.into_iter().map(|url| ("url".to_owned(), url.into())).collect();
+        let b64_json = self.b64_json.unwrap_or_default();
+        let image = types::Image { b64_json, revised_prompt: self.revised_prompt, extra };
         let response = ImagesResponse {
             background: self.background,
             created: self.created_at.unwrap_or(0),

@@ -138,6 +138,9 @@ fn without_remarks(body: &[u8]) -> Result<ImagesResponse, serde_json::Error> {
     let mut members: Map<String, Value> = serde_json::from_slice(body)?;
     let mut remarks: Map<String, Value> = REMARKS.iter().filter_map(|name| members.remove_entry(*name)).collect();
     members.entry("created").or_insert_with(|| 0.into());
+    for image in members.get_mut("data").and_then(Value::as_array_mut).into_iter().flatten() {
+        accept_address(image);
+    }
     let response: ImagesResponse = serde_json::from_value(Value::Object(members))?;
     Ok(ImagesResponse {
         background: understood(&mut remarks, "background"),
@@ -148,6 +151,14 @@ fn without_remarks(body: &[u8]) -> Result<ImagesResponse, serde_json::Error> {
         usage: understood(&mut remarks, "usage"),
         ..response
     })
+}
+
+/// An image that comes as an address has no bytes, and is paid for all the same.
+fn accept_address(image: &mut Value) {
+    let Some(image) = image.as_object_mut() else { return };
+    if image.get("url").is_some_and(Value::is_string) && image.get("b64_json").is_none_or(Value::is_null) {
+        image.insert("b64_json".to_owned(), "".into());
+    }
 }
 
 fn understood<T: DeserializeOwned>(remarks: &mut Map<String, Value>, name: &str) -> Option<T> {

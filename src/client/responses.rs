@@ -62,8 +62,8 @@ impl<'a> ResponseCalls<'a> {
     /// let request = ResponseRequest::new("gpt-5.5", "Draw a red fox, and say a word about it.").tool(tool);
     /// let response = client.responses().create(request).await?;
     /// println!("{}", response.text());
-    /// for image in response.images() {
-    ///     println!("{}", image.write_to("fox").await?.display());
+    /// for path in response.write_images("fox").await? {
+    ///     println!("{}", path.display());
     /// }
     /// # Ok(())
     /// # }

@@ -109,6 +109,9 @@ mod tests {
             is_simulated: false,
             is_replayed: false,
             fallback: None,
+            missing: 0,
+            delivered: None,
+            delivery: None,
         })
     }
 

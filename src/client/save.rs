@@ -1,5 +1,9 @@
 //! An image as a file: written beside its place, and moved there when it is whole.
+//!
+//! Decides its name. An image is paid for, and so may be the one that is there already: nothing is replaced unless the
+//! caller says so.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +14,7 @@ use super::{Error, decode};
 use crate::image::Format;
 
 /// The path with the ending of the format, unless it has one that says nothing of a format.
-pub(super) fn with_ending(path: &Path, format: Option<Format>) -> PathBuf {
+pub(crate) fn with_ending(path: &Path, format: Option<Format>) -> PathBuf {
     let Some(format) = format else { return path.to_owned() };
     let has_ending = path.extension().is_some();
     if has_ending && format_of_name(path).is_none_or(|named| named == format) {
@@ -27,27 +31,73 @@ pub(crate) fn format_of_name(path: &Path) -> Option<Format> {
     }
 }
 
-/// Writes an image where its format wants it, and says where that is.
-pub(super) async fn image(
-    path: &Path,
-    format: Option<Format>,
-    write: impl FnOnce(&Path) -> Result<(), Error> + Send + 'static,
-) -> Result<PathBuf, Error> {
-    let path = with_ending(path, format);
+/// The name that a file gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// The path itself, whatever is there.
+    Replacing,
+    /// The path itself, or with the first of `-2`, `-3` and so on that is free.
+    Free,
+    /// The first of `-1`, `-2` and so on that is free: one image of several.
+    Numbered,
+}
+
+/// Something that is saved as an image file.
+pub(super) trait Picture: Clone + Send + 'static {
+    /// From the bytes themselves; nothing where they are of no known format.
+    fn format(&self) -> Option<Format>;
+
+    /// The bytes as base64 text.
+    fn base64(&self) -> Result<Cow<'_, str>, Error>;
+}
+
+/// Writes an image, and says where.
+pub(super) async fn image(picture: &impl Picture, path: &Path, naming: Naming) -> Result<PathBuf, Error> {
+    let (picture, path) = (picture.clone(), path.to_owned());
     // Files block, and an image is megabytes.
     let written = tokio::task::spawn_blocking(move || {
-        write(&path)?;
-        Ok(path)
+        let path = with_ending(&path, picture.format());
+        write(&picture.base64()?, &path, naming)
     });
     written.await.unwrap_or_else(|stopped| Err(Error::file("writing was given up", io::Error::other(stopped))))
 }
 
+/// Writes every image, also after one that cannot be written, and says where; the first failure is the one that is told.
+pub(super) async fn all<P: Picture>(pictures: impl Iterator<Item = P>, path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let pictures: Vec<P> = pictures.collect();
+    let naming = if pictures.len() > 1 { Naming::Numbered } else { Naming::Free };
+    let (mut written, mut failure) = (Vec::with_capacity(pictures.len()), None);
+    for picture in &pictures {
+        match image(picture, path, naming).await {
+            Ok(path) => written.push(path),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(written), Err)
+}
+
 /// Decodes straight into the file. It appears whole or not at all.
-pub(super) fn write(base64: &str, path: &Path) -> Result<(), Error> {
+fn write(base64: &str, path: &Path, naming: Naming) -> Result<PathBuf, Error> {
     let failed = |source| Error::file(format!("{} cannot be written", path.display()), source);
     let draft = Draft::create(path).map_err(failed)?;
     decode::pieces(base64, |piece| (&draft.file).write_all(piece).map_err(failed))?;
-    draft.publish(path).map_err(failed)
+    draft.publish(path, naming).map_err(failed)
+}
+
+/// `fox.png` is `fox-2.png`.
+pub(crate) fn numbered_path(path: &Path, number: usize) -> PathBuf {
+    marked_path(path, &format!("-{number}"))
+}
+
+/// The path with a mark before its ending.
+pub(crate) fn marked_path(path: &Path, mark: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(mark);
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
 }
 
 /// Writes a file that appears whole or not at all.
@@ -55,14 +105,14 @@ pub(super) fn write(base64: &str, path: &Path) -> Result<(), Error> {
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = Draft::create(path)?;
     (&draft.file).write_all(bytes)?;
-    draft.publish(path)
+    draft.publish(path, Naming::Replacing).map(drop)
 }
 
-/// A file that is not yet what it is to be. Dropped before it is published, it is gone.
+/// A file that is not yet what it is to be. Dropped, its own name is gone.
 struct Draft {
     file: File,
     path: PathBuf,
-    is_published: bool,
+    is_renamed: bool,
 }
 
 // === impl Draft ===
@@ -73,21 +123,62 @@ impl Draft {
         let name = target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
         let path = target.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), Uuid::new_v4().simple()));
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        Ok(Self { file, path, is_published: false })
+        Ok(Self { file, path, is_renamed: false })
     }
 
-    fn publish(mut self, target: &Path) -> io::Result<()> {
+    fn publish(mut self, target: &Path, naming: Naming) -> io::Result<PathBuf> {
         // The image is paid for: it should survive the power going out just after we said that it is there.
         self.file.sync_all()?;
+        let first = match naming {
+            Naming::Replacing => {
+                self.rename(target)?;
+                return Ok(target.to_owned());
+            }
+            Naming::Free if self.take(target)? => return Ok(target.to_owned()),
+            Naming::Free => 2,
+            Naming::Numbered => 1,
+        };
+        let mut number = first;
+        loop {
+            let path = numbered_path(target, number);
+            if self.take(&path)? {
+                return Ok(path);
+            }
+            number += 1;
+        }
+    }
+
+    /// Moves the file to a name that nobody has; `false` where somebody has it. Two programs do not both get one.
+    fn take(&mut self, target: &Path) -> io::Result<bool> {
+        match fs::hard_link(&self.path, target) {
+            // Dropping removes the other name.
+            Ok(()) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            Err(_) => {}
+        }
+        // Some file systems have no links. Then the name is taken by an empty file first.
+        match OpenOptions::new().write(true).create_new(true).open(target) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        self.rename(target).inspect_err(|_| {
+            // The reason is on its way already.
+            let _ = fs::remove_file(target);
+        })?;
+        Ok(true)
+    }
+
+    fn rename(&mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
-        self.is_published = true;
+        self.is_renamed = true;
         Ok(())
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if !self.is_published {
+        if !self.is_renamed {
             // Nothing can be done about a leftover, and the reason why it is one is on its way already.
             let _ = fs::remove_file(&self.path);
         }
@@ -120,9 +211,33 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        write("aGVsbG8=", &path).unwrap();
+        assert_eq!(write("aGVsbG8=", &path, Naming::Replacing).unwrap(), path);
         assert_eq!(fs::read(&path).unwrap(), b"hello");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_there_stays_and_the_next_number_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        fs::write(&path, "old").unwrap();
+        let names = [Naming::Free, Naming::Free, Naming::Numbered, Naming::Numbered]
+            .map(|naming| write("aGVsbG8=", &path, naming).unwrap().file_name().unwrap().to_owned());
+        assert_eq!(names, ["a-2.png", "a-3.png", "a-1.png", "a-4.png"]);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+    }
+
+    #[test]
+    fn many_programs_never_get_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| write("aGVsbG8=", &path, Naming::Free).unwrap());
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 8);
     }
 
     #[test]
@@ -130,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        assert!(write("aGVsbG8", &path).is_err());
+        assert!(write("aGVsbG8", &path, Naming::Free).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -138,7 +253,7 @@ mod tests {
     #[test]
     fn an_error_names_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let error = write("aGVsbG8=", &folder.path().join("none/a.png")).unwrap_err();
+        let error = write("aGVsbG8=", &folder.path().join("none/a.png"), Naming::Free).unwrap_err();
         assert!(error.to_string().contains("a.png"), "{error}");
     }
 }

@@ -66,6 +66,10 @@ pub(super) struct Head {
     pub(super) is_simulated: bool,
     pub(super) is_replayed: bool,
     pub(super) fallback: Option<String>,
+    /// Images that were asked for and are not there.
+    pub(super) missing: usize,
+    pub(super) delivered: Option<String>,
+    pub(super) delivery: Option<String>,
 }
 
 // === impl Credentials ===
@@ -217,6 +221,9 @@ impl Head {
             is_simulated: word("x-imagate-simulated") == Some("true"),
             is_replayed: word("x-imagate-replayed") == Some("true"),
             fallback: word("x-imagate-fallback").map(str::to_owned),
+            missing: word("x-imagate-missing").and_then(|count| count.parse().ok()).unwrap_or(0),
+            delivered: word("x-imagate-delivered").map(str::to_owned),
+            delivery: word("x-imagate-delivery").map(str::to_owned),
         }
     }
 }

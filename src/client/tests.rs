@@ -1,6 +1,7 @@
 //! Calls against a server that plays a script.
 
 mod edits;
+mod partial;
 pub(super) mod pictures;
 pub(super) mod server;
 mod streams;
@@ -224,7 +225,7 @@ fn the_key_is_shown_nowhere() {
     let call = client.call(Limit::Whole(Duration::from_secs(1)));
     let shown = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
     assert!(!shown.contains(KEY), "{shown}");
-    let error = Client::new("http://host", "sk-\n-secret").unwrap_err();
+    let error = Client::new("https://host", "sk-\n-secret").unwrap_err();
     assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
 }
 
@@ -242,7 +243,7 @@ fn models_are_listed_and_looked_up() {
 #[test]
 fn a_call_can_move_to_another_thread() {
     fn moves<T: Send>(_: T) {}
-    let client = Client::new("http://host", KEY).unwrap();
+    let client = Client::new("https://host", KEY).unwrap();
     let images = client.images();
     moves(images.generate("a fox"));
     moves(images.generate_stream("a fox"));

@@ -1,5 +1,8 @@
 //! A response: what is known of it, and all of it as it came.
 
+#[cfg(not(target_arch = "wasm32"))]
+use std::path::{Path, PathBuf};
+
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -92,6 +95,17 @@ impl Response {
             OutputItem::Image(call) => call.image(),
             OutputItem::Message(_) | OutputItem::Other(_) => None,
         })
+    }
+
+    /// Writes every image to a file of its own, and says where, as [`Images::write_all`](crate::client::Images::write_all)
+    /// does: `fox` becomes `fox-1.png`, `fox-2.png` and so on where there are several, and nothing is replaced.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written, or an image is not base64. The other images are written nevertheless.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn write_images(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
+        crate::client::save::all(self.images().cloned(), path.as_ref()).await
     }
 
     /// All that was said.

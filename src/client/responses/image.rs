@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::client::open::Json;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::client::save::{self, Naming, Picture};
 use crate::client::{Error, decode};
 use crate::image::{Facts, Format};
 
@@ -60,15 +62,32 @@ impl ResponseImage {
     /// The file cannot be written, or the service sent something that is not base64.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        let image = self.clone();
-        crate::client::save::image(path.as_ref(), self.format(), move |path| {
-            crate::client::save::write(&image.base64(), path)
-        })
-        .await
+        save::image(self, path.as_ref(), Naming::Free).await
+    }
+
+    /// The same, and replaces a file that is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`ResponseImage::write_to`]; the file that was there is then still there.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        save::image(self, path.as_ref(), Naming::Replacing).await
     }
 
     fn facts(&self) -> Option<Facts> {
         decode::facts(&self.base64())
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Picture for ResponseImage {
+    fn format(&self) -> Option<Format> {
+        Self::format(self)
+    }
+
+    fn base64(&self) -> Result<Cow<'_, str>, Error> {
+        Ok(Self::base64(self))
     }
 }
 

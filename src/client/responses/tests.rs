@@ -315,7 +315,7 @@ fn nothing_of_megabytes_is_shown_to_people() {
 #[test]
 fn a_call_can_move_to_another_thread() {
     fn moves<T: Send>(_: T) {}
-    let client = Client::new("http://host", "sk-img-test").unwrap();
+    let client = Client::new("https://host", "sk-img-test").unwrap();
     moves(client.responses().create(fox()));
     moves(client.responses().stream(fox()));
 }

@@ -1,0 +1,150 @@
+//! Address and key from the environment, where they were not chosen.
+//!
+//! They come in pairs, because a key must not go to another service than the one that issued it. A pure decision over
+//! whatever `read` says of a variable.
+
+use super::Address;
+use crate::client::Error;
+
+/// The gateway on this machine, as it listens when nothing is configured.
+const DEFAULT_BASE_URL: &str = "http://127.0.0.1:8080/v1";
+
+const BASE_URL: &str = "IMAGATE_BASE_URL";
+const API_KEY: &str = "IMAGATE_API_KEY";
+const BORROWED_BASE_URL: &str = "OPENAI_BASE_URL";
+const BORROWED_API_KEY: &str = "OPENAI_API_KEY";
+
+/// An address and the key for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) base_url: String,
+    pub(super) api_key: String,
+}
+
+/// A variable that is set to something.
+#[expect(clippy::disallowed_methods, reason = "the SDK's own reader of the environment, which the gateway never uses")]
+pub(super) fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok()?.trim().to_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// Completes what was chosen. `OPENAI_…` is read only as a pair, and only where nothing else is known.
+pub(super) fn complete(
+    base_url: Option<String>,
+    api_key: Option<String>,
+    read: impl Fn(&str) -> Option<String>,
+) -> Result<Pair, Error> {
+    match (base_url, api_key, read(BASE_URL), read(API_KEY)) {
+        (Some(base_url), Some(api_key), ..) => Ok(Pair { base_url, api_key }),
+        (None, Some(api_key), base_url, _) | (None, None, base_url, Some(api_key)) => {
+            Ok(Pair { base_url: base_url.unwrap_or_else(|| DEFAULT_BASE_URL.to_owned()), api_key })
+        }
+        (Some(base_url), None, of_the_key, Some(api_key)) => {
+            let is_other = of_the_key.is_some_and(|of_the_key| !is_same(&of_the_key, &base_url));
+            if is_other {
+                return Err(Error::settings(format!(
+                    "{API_KEY} belongs to {BASE_URL}, which is another address than the one that was chosen: choose the \
+                     key for it, too"
+                )));
+            }
+            Ok(Pair { base_url, api_key })
+        }
+        (Some(_), None, _, None) => Err(missing("for the address that was chosen", &read)),
+        (None, None, Some(_), None) => Err(missing(&format!("for {BASE_URL}"), &read)),
+        (None, None, None, None) => borrowed(&read),
+    }
+}
+
+/// The pair of the official SDKs. Its key alone would go to whatever listens on this machine.
+fn borrowed(read: &impl Fn(&str) -> Option<String>) -> Result<Pair, Error> {
+    match (read(BORROWED_BASE_URL), read(BORROWED_API_KEY)) {
+        (Some(base_url), Some(api_key)) => Ok(Pair { base_url, api_key }),
+        (None, Some(_)) => Err(Error::settings(format!(
+            "{BORROWED_API_KEY} is set, and {BORROWED_BASE_URL} is not: set both, or {API_KEY} for a gateway"
+        ))),
+        (Some(_), None) => Err(missing(&format!("for {BORROWED_BASE_URL}"), read)),
+        (None, None) => Err(missing("", read)),
+    }
+}
+
+fn missing(of: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
+    let space = if of.is_empty() { "" } else { " " };
+    let other = if of.is_empty() || read(BORROWED_API_KEY).is_none() {
+        ""
+    } else {
+        "; OPENAI_API_KEY goes only to OPENAI_BASE_URL, and only where nothing else is chosen"
+    };
+    Error::settings(format!("there is no API key{space}{of}: set {API_KEY}, or give one{other}"))
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    match (Address::read(one), Address::read(other)) {
+        (Ok(one), Ok(other)) => one.url == other.url,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: &str = DEFAULT_BASE_URL;
+
+    /// Chosen address and key, or `""`; then the variables that are set, to their own letters; then address and key, or
+    /// words of the error.
+    #[track_caller]
+    fn check(chosen: [&str; 2], set: &[(&str, &str)], expected: Result<[&str; 2], &[&str]>) {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let read = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+        let found = complete(given(chosen[0]), given(chosen[1]), read);
+        match (found, expected) {
+            (Ok(pair), Ok(expected)) => assert_eq!([&*pair.base_url, &*pair.api_key], expected, "{set:?}"),
+            (Err(error), Err(words)) => {
+                let text = error.to_string();
+                assert!(words.iter().all(|word| text.contains(word)) && !text.contains("sk-"), "{text}");
+            }
+            (found, _) => panic!("{chosen:?} {set:?}: {:?}", found.map(|pair| pair.base_url)),
+        }
+    }
+
+    const OURS: [(&str, &str); 2] = [(BASE_URL, "https://ours/v1"), (API_KEY, "sk-ours")];
+    const THEIRS: [(&str, &str); 2] = [(BORROWED_BASE_URL, "https://theirs/v1"), (BORROWED_API_KEY, "sk-theirs")];
+
+    #[test]
+    fn a_pair_is_taken_whole_and_our_own_first() {
+        check(["", ""], &OURS, Ok(["https://ours/v1", "sk-ours"]));
+        check(["", ""], &THEIRS, Ok(["https://theirs/v1", "sk-theirs"]));
+        check(["", ""], &[OURS, THEIRS].concat(), Ok(["https://ours/v1", "sk-ours"]));
+    }
+
+    #[test]
+    fn a_key_never_goes_to_the_address_of_the_other_pair() {
+        check(["", ""], &[OURS[1], THEIRS[0]], Ok([HERE, "sk-ours"]));
+        check(["", ""], &[OURS[0], THEIRS[1]], Err(&["for IMAGATE_BASE_URL", "OPENAI_API_KEY goes only to"]));
+        check(["", ""], &[OURS[0], THEIRS[0], THEIRS[1]], Err(&["for IMAGATE_BASE_URL"]));
+    }
+
+    #[test]
+    fn a_lone_key_of_ours_goes_to_this_machine_and_a_borrowed_one_nowhere() {
+        check(["", ""], &OURS[1..], Ok([HERE, "sk-ours"]));
+        check(["", ""], &THEIRS[1..], Err(&["OPENAI_API_KEY", "OPENAI_BASE_URL"]));
+        check(["", ""], &THEIRS[..1], Err(&["for OPENAI_BASE_URL"]));
+        check(["", ""], &OURS[..1], Err(&["for IMAGATE_BASE_URL"]));
+        check(["", ""], &[], Err(&["there is no API key: set IMAGATE_API_KEY"]));
+    }
+
+    #[test]
+    fn a_chosen_address_gets_a_key_of_ours_unless_that_belongs_to_another_one() {
+        check(["https://x/v1", ""], &OURS[1..], Ok(["https://x/v1", "sk-ours"]));
+        check(["https://ours", ""], &OURS, Ok(["https://ours", "sk-ours"]));
+        check(["https://x/v1", ""], &OURS, Err(&["IMAGATE_API_KEY belongs to IMAGATE_BASE_URL"]));
+        check(["https://x/v1", ""], &THEIRS, Err(&["for the address that was chosen", "OPENAI_API_KEY goes only to"]));
+    }
+
+    #[test]
+    fn a_chosen_key_goes_to_an_address_of_ours_and_to_no_borrowed_one() {
+        check(["", "sk-x"], &OURS, Ok(["https://ours/v1", "sk-x"]));
+        check(["", "sk-x"], &THEIRS, Ok([HERE, "sk-x"]));
+        check(["https://x", "sk-x"], &[OURS, THEIRS].concat(), Ok(["https://x", "sk-x"]));
+    }
+}
