@@ -339,6 +339,16 @@ impl schemars::JsonSchema for types::KeyList {
         super::served::component("KeyList", generator)
     }
 }
+impl schemars::JsonSchema for types::KeyLock {
+    fn schema_name() -> String {
+        "KeyLock".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("KeyLock", generator)
+    }
+}
 impl schemars::JsonSchema for types::KeyName {
     fn schema_name() -> String {
         "KeyName".to_owned()
@@ -537,6 +547,16 @@ impl schemars::JsonSchema for types::RecordList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("RecordList", generator)
+    }
+}
+impl schemars::JsonSchema for types::RecordReason {
+    fn schema_name() -> String {
+        "RecordReason".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordReason", generator)
     }
 }
 impl schemars::JsonSchema for types::RecordState {

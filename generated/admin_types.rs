@@ -7,10 +7,10 @@ pub struct Account {
     pub base_url: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
-    /// With `resting`: why.
+    /// With `resting` or `failing`: why.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_cause: ::std::option::Option<::std::string::String>,
-    /// With `resting`: until when.
+    /// With `resting` or `failing`: until when.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     /// When this installation first saw the account.
@@ -380,6 +380,7 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
 /// | `enabled` | It gets work. |
 /// | `disabled` | It gets none until it is enabled. |
 /// | `resting` | It gets none until a limit of the upstream is over. |
+/// | `failing` | Its calls have failed several times in a row: for now it gets work only where no other account can. |
 /// | `unusable` | Its settings, or what is sealed of it, cannot be used. |
 #[derive(
     ::serde::Deserialize,
@@ -400,6 +401,8 @@ pub enum AccountState {
     Disabled,
     #[serde(rename = "resting")]
     Resting,
+    #[serde(rename = "failing")]
+    Failing,
     #[serde(rename = "unusable")]
     Unusable,
 }
@@ -409,6 +412,7 @@ impl ::std::fmt::Display for AccountState {
             Self::Enabled => f.write_str("enabled"),
             Self::Disabled => f.write_str("disabled"),
             Self::Resting => f.write_str("resting"),
+            Self::Failing => f.write_str("failing"),
             Self::Unusable => f.write_str("unusable"),
         }
     }
@@ -422,6 +426,7 @@ impl ::std::str::FromStr for AccountState {
             "enabled" => Ok(Self::Enabled),
             "disabled" => Ok(Self::Disabled),
             "resting" => Ok(Self::Resting),
+            "failing" => Ok(Self::Failing),
             "unusable" => Ok(Self::Unusable),
             _ => Err("invalid value".into()),
         }
@@ -823,7 +828,7 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 /// | Code | Status | Meaning |
 /// |---|---|---|
 /// | `INVALID_API_KEY` | 401 | The admin token is missing, wrong, expired or deleted, or its user is disabled. |
-/// | `permission_denied` | 403 | Only admins can do this. |
+/// | `permission_denied` | 403 | Only admins can do this, or undo it. |
 /// | `invalid_request_error` | 400 | A field, or a combination of fields, is not acceptable; `error.param` names it. |
 /// | `key_not_found` | 404 | No key has this id or public id. |
 /// | `user_not_found` | 404 | No user has this id or name. |
@@ -831,6 +836,7 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 /// | `group_not_found` | 404 | No group has this name. |
 /// | `record_not_found` | 404 | No record has this request id. |
 /// | `account_not_found` | 404 | No account has this name or id. |
+/// | `key_limit_reached` | 409 | A member has as many keys as the setting `max_keys_per_member` allows. |
 /// | `user_exists` | 409 | The name is taken by another user. |
 /// | `group_exists` | 409 | There is a group of that name. |
 /// | `group_in_use` | 409 | The group is `default`, or keys belong to it. |
@@ -875,6 +881,8 @@ pub enum ErrorCode {
     RecordNotFound,
     #[serde(rename = "account_not_found")]
     AccountNotFound,
+    #[serde(rename = "key_limit_reached")]
+    KeyLimitReached,
     #[serde(rename = "user_exists")]
     UserExists,
     #[serde(rename = "group_exists")]
@@ -914,6 +922,7 @@ impl ::std::fmt::Display for ErrorCode {
             Self::GroupNotFound => f.write_str("group_not_found"),
             Self::RecordNotFound => f.write_str("record_not_found"),
             Self::AccountNotFound => f.write_str("account_not_found"),
+            Self::KeyLimitReached => f.write_str("key_limit_reached"),
             Self::UserExists => f.write_str("user_exists"),
             Self::GroupExists => f.write_str("group_exists"),
             Self::GroupInUse => f.write_str("group_in_use"),
@@ -945,6 +954,7 @@ impl ::std::str::FromStr for ErrorCode {
             "group_not_found" => Ok(Self::GroupNotFound),
             "record_not_found" => Ok(Self::RecordNotFound),
             "account_not_found" => Ok(Self::AccountNotFound),
+            "key_limit_reached" => Ok(Self::KeyLimitReached),
             "user_exists" => Ok(Self::UserExists),
             "group_exists" => Ok(Self::GroupExists),
             "group_in_use" => Ok(Self::GroupInUse),
@@ -1336,6 +1346,12 @@ pub struct Key {
     /// When it was last used, to about a minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub last_used_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The latest end that its owner can give it, where an admin has set an end.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub latest_end: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// With `disabled`: why only an admin can enable or rotate it.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub locked: ::std::option::Option<KeyLock>,
     /// What its owner calls it.
     pub name: ::std::string::String,
     /// While the secret before the last rotation is still accepted: until when.
@@ -1346,10 +1362,11 @@ pub struct Key {
     /// How many requests with it are over.
     pub requests: u64,
     pub state: KeyState,
-    /// The id of the user whose it is.
+    /// The id of the user whose it is. `usr_nobody` while it belongs to no person: such keys are made by commands and the first start, and the first admin receives them.
     pub user: ::std::string::String,
-    /// The name of that user.
-    pub user_name: ::std::string::String,
+    /// The name of that user. Absent while it belongs to no person.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub user_name: ::std::option::Option<::std::string::String>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -1374,6 +1391,66 @@ pub struct KeyList {
 impl KeyList {
     pub fn builder() -> builder::KeyList {
         Default::default()
+    }
+}
+/// Why only an admin can enable or rotate a disabled key.
+///
+/// | Word | Meaning |
+/// |---|---|
+/// | `admin` | An admin or a command has disabled it. |
+/// | `left_group` | Its user was taken out of its group. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum KeyLock {
+    #[serde(rename = "admin")]
+    Admin,
+    #[serde(rename = "left_group")]
+    LeftGroup,
+}
+impl ::std::fmt::Display for KeyLock {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Admin => f.write_str("admin"),
+            Self::LeftGroup => f.write_str("left_group"),
+        }
+    }
+}
+impl ::std::str::FromStr for KeyLock {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "admin" => Ok(Self::Admin),
+            "left_group" => Ok(Self::LeftGroup),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for KeyLock {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for KeyLock {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// What somebody calls a key or a token: 1 to 128 characters, none of them a control character, and not all of them white space.
@@ -1954,6 +2031,12 @@ pub struct Record {
     /// The `code` of the error that the caller read.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub error_code: ::std::option::Option<::std::string::String>,
+    /// Why it failed, in words of the upstream without credentials and addresses. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub error_detail: ::std::option::Option<::std::string::String>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub error_reason: ::std::option::Option<RecordReason>,
     /// What was made in place of what was asked for, where caller or group allow it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub fallback: ::std::option::Option<::std::string::String>,
@@ -2024,6 +2107,9 @@ pub struct RecordAttempt {
     /// The HTTP status of the upstream, where there was one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<u64>,
+    /// The upstream's own id of the call, where it says one. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub upstream_request_id: ::std::option::Option<::std::string::String>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -2133,6 +2219,141 @@ pub struct RecordList {
 impl RecordList {
     pub fn builder() -> builder::RecordList {
         Default::default()
+    }
+}
+/// Why a request failed.
+///
+/// | Reason | Meaning |
+/// |---|---|
+/// | `filter` | The operator's own rules, or the service that judges for them, refused the prompt. |
+/// | `content_refused` | The content policy of the upstream refused it. |
+/// | `upstream_rejected` | The upstream rejected the request, or a firewall before it did. |
+/// | `network` | No upstream could be reached, or the connection broke. |
+/// | `timeout` | The upstream did not answer in time. |
+/// | `broken` | The answer of the upstream was not what was promised, or broke off. |
+/// | `upstream_failed` | The upstream said that it failed. |
+/// | `no_image_data` | The upstream answered without an image. |
+/// | `delivery_mismatch` | Another size or format came than was asked for, and the group does not take that. |
+/// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
+/// | `quota` | The usage window of every account is used up, or none of them is paid. |
+/// | `throttled` | Every account was asked too fast, or every place is taken. |
+/// | `credentials` | The upstream refused the credentials of the account. |
+/// | `missing` | The upstream has not got the model or the endpoint for the account. |
+/// | `no_accounts` | No account may serve the group now. |
+/// | `unavailable` | The gateway could not record or judge the job, or was coming to its end. |
+/// | `internal` | A fault of the gateway itself. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum RecordReason {
+    #[serde(rename = "filter")]
+    Filter,
+    #[serde(rename = "content_refused")]
+    ContentRefused,
+    #[serde(rename = "upstream_rejected")]
+    UpstreamRejected,
+    #[serde(rename = "network")]
+    Network,
+    #[serde(rename = "timeout")]
+    Timeout,
+    #[serde(rename = "broken")]
+    Broken,
+    #[serde(rename = "upstream_failed")]
+    UpstreamFailed,
+    #[serde(rename = "no_image_data")]
+    NoImageData,
+    #[serde(rename = "delivery_mismatch")]
+    DeliveryMismatch,
+    #[serde(rename = "outcome_unknown")]
+    OutcomeUnknown,
+    #[serde(rename = "quota")]
+    Quota,
+    #[serde(rename = "throttled")]
+    Throttled,
+    #[serde(rename = "credentials")]
+    Credentials,
+    #[serde(rename = "missing")]
+    Missing,
+    #[serde(rename = "no_accounts")]
+    NoAccounts,
+    #[serde(rename = "unavailable")]
+    Unavailable,
+    #[serde(rename = "internal")]
+    Internal,
+}
+impl ::std::fmt::Display for RecordReason {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Filter => f.write_str("filter"),
+            Self::ContentRefused => f.write_str("content_refused"),
+            Self::UpstreamRejected => f.write_str("upstream_rejected"),
+            Self::Network => f.write_str("network"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Broken => f.write_str("broken"),
+            Self::UpstreamFailed => f.write_str("upstream_failed"),
+            Self::NoImageData => f.write_str("no_image_data"),
+            Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
+            Self::OutcomeUnknown => f.write_str("outcome_unknown"),
+            Self::Quota => f.write_str("quota"),
+            Self::Throttled => f.write_str("throttled"),
+            Self::Credentials => f.write_str("credentials"),
+            Self::Missing => f.write_str("missing"),
+            Self::NoAccounts => f.write_str("no_accounts"),
+            Self::Unavailable => f.write_str("unavailable"),
+            Self::Internal => f.write_str("internal"),
+        }
+    }
+}
+impl ::std::str::FromStr for RecordReason {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "filter" => Ok(Self::Filter),
+            "content_refused" => Ok(Self::ContentRefused),
+            "upstream_rejected" => Ok(Self::UpstreamRejected),
+            "network" => Ok(Self::Network),
+            "timeout" => Ok(Self::Timeout),
+            "broken" => Ok(Self::Broken),
+            "upstream_failed" => Ok(Self::UpstreamFailed),
+            "no_image_data" => Ok(Self::NoImageData),
+            "delivery_mismatch" => Ok(Self::DeliveryMismatch),
+            "outcome_unknown" => Ok(Self::OutcomeUnknown),
+            "quota" => Ok(Self::Quota),
+            "throttled" => Ok(Self::Throttled),
+            "credentials" => Ok(Self::Credentials),
+            "missing" => Ok(Self::Missing),
+            "no_accounts" => Ok(Self::NoAccounts),
+            "unavailable" => Ok(Self::Unavailable),
+            "internal" => Ok(Self::Internal),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for RecordReason {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for RecordReason {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// What became of a request.
@@ -2335,9 +2556,9 @@ pub struct Token {
     pub name: ::std::string::String,
     /// The part of the token that is no secret: the middle of `sk-adm-<public id>-<secret>`.
     pub public_id: ::std::string::String,
-    /// The id of the user whose it is.
+    /// The id of the user whose it was. `usr_nobody` if it belonged to no person.
     pub user: ::std::string::String,
-    /// The name of that user.
+    /// The name of the user whose it is. Absent while it belongs to no person.
     pub user_name: ::std::string::String,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -2392,6 +2613,8 @@ pub struct UsageCounts {
     pub input_tokens: u64,
     /// Tokens that came out.
     pub output_tokens: u64,
+    /// Requests that were refused before they became one of `requests`: a body or a field that cannot be used, or a key that is disabled or has ended. They leave no record.
+    pub refused: u64,
     /// Requests that are over.
     pub requests: u64,
     /// Those that gave what was asked for.
@@ -2419,6 +2642,8 @@ pub struct UsageDay {
     pub input_tokens: u64,
     /// Tokens that came out.
     pub output_tokens: u64,
+    /// Requests that were refused before they became one of `requests`: a body or a field that cannot be used, or a key that is disabled or has ended. They leave no record.
+    pub refused: u64,
     /// Requests that are over.
     pub requests: u64,
     /// Those that gave what was asked for.
@@ -2444,12 +2669,14 @@ pub struct UsageKey {
     pub images: u64,
     /// Tokens that went in, as the upstream counted them.
     pub input_tokens: u64,
-    /// The id of the key.
+    /// The id of the key. Empty where `refused` counts the requests without a known key.
     pub key: ::std::string::String,
     /// What its owner calls it.
     pub name: ::std::string::String,
     /// Tokens that came out.
     pub output_tokens: u64,
+    /// Requests that were refused before they became one of `requests`: a body or a field that cannot be used, or a key that is disabled or has ended. They leave no record.
+    pub refused: u64,
     /// Requests that are over.
     pub requests: u64,
     /// Those that gave what was asked for.
@@ -2459,7 +2686,8 @@ pub struct UsageKey {
     /// The id of the user whose it is.
     pub user: ::std::string::String,
     /// The name of that user.
-    pub user_name: ::std::string::String,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub user_name: ::std::option::Option<::std::string::String>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -2490,6 +2718,9 @@ pub struct User {
     /// The name to sign in with. Unique.
     pub name: ::std::string::String,
     pub role: Role,
+    /// In the answer to a change that took the user out of a group: the keys in it, which this change disabled.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub stopped_keys: ::std::vec::Vec<Key>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -4368,6 +4599,14 @@ pub mod builder {
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
         >,
+        latest_end: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        locked: ::std::result::Result<
+            ::std::option::Option<super::KeyLock>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
         previous_until: ::std::result::Result<
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -4377,7 +4616,10 @@ pub mod builder {
         requests: ::std::result::Result<u64, ::std::string::String>,
         state: ::std::result::Result<super::KeyState, ::std::string::String>,
         user: ::std::result::Result<::std::string::String, ::std::string::String>,
-        user_name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        user_name: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -4393,13 +4635,15 @@ pub mod builder {
                 id: Err("no value supplied for id".to_string()),
                 images: Err("no value supplied for images".to_string()),
                 last_used_at: Ok(Default::default()),
+                latest_end: Ok(Default::default()),
+                locked: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 previous_until: Ok(Default::default()),
                 public_id: Err("no value supplied for public_id".to_string()),
                 requests: Err("no value supplied for requests".to_string()),
                 state: Err("no value supplied for state".to_string()),
                 user: Err("no value supplied for user".to_string()),
-                user_name: Err("no value supplied for user_name".to_string()),
+                user_name: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -4489,6 +4733,30 @@ pub mod builder {
                 });
             self
         }
+        pub fn latest_end<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.latest_end = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for latest_end: {e}")
+                });
+            self
+        }
+        pub fn locked<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::KeyLock>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.locked = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for locked: {e}"));
+            self
+        }
         pub fn name<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -4559,7 +4827,7 @@ pub mod builder {
         }
         pub fn user_name<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::string::String>,
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
             T::Error: ::std::fmt::Display,
         {
             self.user_name = value
@@ -4595,6 +4863,8 @@ pub mod builder {
                 id: value.id?,
                 images: value.images?,
                 last_used_at: value.last_used_at?,
+                latest_end: value.latest_end?,
+                locked: value.locked?,
                 name: value.name?,
                 previous_until: value.previous_until?,
                 public_id: value.public_id?,
@@ -4616,6 +4886,8 @@ pub mod builder {
                 id: Ok(value.id),
                 images: Ok(value.images),
                 last_used_at: Ok(value.last_used_at),
+                latest_end: Ok(value.latest_end),
+                locked: Ok(value.locked),
                 name: Ok(value.name),
                 previous_until: Ok(value.previous_until),
                 public_id: Ok(value.public_id),
@@ -5831,6 +6103,14 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        error_detail: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        error_reason: ::std::result::Result<
+            ::std::option::Option<super::RecordReason>,
+            ::std::string::String,
+        >,
         fallback: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -5895,6 +6175,8 @@ pub mod builder {
                 delivered: Err("no value supplied for delivered".to_string()),
                 end_user: Ok(Default::default()),
                 error_code: Ok(Default::default()),
+                error_detail: Ok(Default::default()),
+                error_reason: Ok(Default::default()),
                 fallback: Ok(Default::default()),
                 first_byte_ms: Ok(Default::default()),
                 group: Err("no value supplied for group".to_string()),
@@ -6000,6 +6282,30 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for error_code: {e}")
+                });
+            self
+        }
+        pub fn error_detail<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.error_detail = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for error_detail: {e}")
+                });
+            self
+        }
+        pub fn error_reason<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RecordReason>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.error_reason = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for error_reason: {e}")
                 });
             self
         }
@@ -6239,6 +6545,8 @@ pub mod builder {
                 delivered: value.delivered?,
                 end_user: value.end_user?,
                 error_code: value.error_code?,
+                error_detail: value.error_detail?,
+                error_reason: value.error_reason?,
                 fallback: value.fallback?,
                 first_byte_ms: value.first_byte_ms?,
                 group: value.group?,
@@ -6272,6 +6580,8 @@ pub mod builder {
                 delivered: Ok(value.delivered),
                 end_user: Ok(value.end_user),
                 error_code: Ok(value.error_code),
+                error_detail: Ok(value.error_detail),
+                error_reason: Ok(value.error_reason),
                 fallback: Ok(value.fallback),
                 first_byte_ms: Ok(value.first_byte_ms),
                 group: Ok(value.group),
@@ -6307,6 +6617,10 @@ pub mod builder {
         >,
         latency_ms: ::std::result::Result<u64, ::std::string::String>,
         status: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
+        upstream_request_id: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -6319,6 +6633,7 @@ pub mod builder {
                 class: Ok(Default::default()),
                 latency_ms: Err("no value supplied for latency_ms".to_string()),
                 status: Ok(Default::default()),
+                upstream_request_id: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -6368,6 +6683,20 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for status: {e}"));
             self
         }
+        pub fn upstream_request_id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.upstream_request_id = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for upstream_request_id: {e}"
+                    )
+                });
+            self
+        }
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6391,6 +6720,7 @@ pub mod builder {
                 class: value.class?,
                 latency_ms: value.latency_ms?,
                 status: value.status?,
+                upstream_request_id: value.upstream_request_id?,
                 extra: value.extra?,
             })
         }
@@ -6402,6 +6732,7 @@ pub mod builder {
                 class: Ok(value.class),
                 latency_ms: Ok(value.latency_ms),
                 status: Ok(value.status),
+                upstream_request_id: Ok(value.upstream_request_id),
                 extra: Ok(value.extra),
             }
         }
@@ -7189,6 +7520,7 @@ pub mod builder {
         images: ::std::result::Result<u64, ::std::string::String>,
         input_tokens: ::std::result::Result<u64, ::std::string::String>,
         output_tokens: ::std::result::Result<u64, ::std::string::String>,
+        refused: ::std::result::Result<u64, ::std::string::String>,
         requests: ::std::result::Result<u64, ::std::string::String>,
         succeeded: ::std::result::Result<u64, ::std::string::String>,
         total_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -7204,6 +7536,7 @@ pub mod builder {
                 images: Err("no value supplied for images".to_string()),
                 input_tokens: Err("no value supplied for input_tokens".to_string()),
                 output_tokens: Err("no value supplied for output_tokens".to_string()),
+                refused: Err("no value supplied for refused".to_string()),
                 requests: Err("no value supplied for requests".to_string()),
                 succeeded: Err("no value supplied for succeeded".to_string()),
                 total_tokens: Err("no value supplied for total_tokens".to_string()),
@@ -7253,6 +7586,18 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for output_tokens: {e}")
+                });
+            self
+        }
+        pub fn refused<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refused = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refused: {e}")
                 });
             self
         }
@@ -7315,6 +7660,7 @@ pub mod builder {
                 images: value.images?,
                 input_tokens: value.input_tokens?,
                 output_tokens: value.output_tokens?,
+                refused: value.refused?,
                 requests: value.requests?,
                 succeeded: value.succeeded?,
                 total_tokens: value.total_tokens?,
@@ -7329,6 +7675,7 @@ pub mod builder {
                 images: Ok(value.images),
                 input_tokens: Ok(value.input_tokens),
                 output_tokens: Ok(value.output_tokens),
+                refused: Ok(value.refused),
                 requests: Ok(value.requests),
                 succeeded: Ok(value.succeeded),
                 total_tokens: Ok(value.total_tokens),
@@ -7343,6 +7690,7 @@ pub mod builder {
         images: ::std::result::Result<u64, ::std::string::String>,
         input_tokens: ::std::result::Result<u64, ::std::string::String>,
         output_tokens: ::std::result::Result<u64, ::std::string::String>,
+        refused: ::std::result::Result<u64, ::std::string::String>,
         requests: ::std::result::Result<u64, ::std::string::String>,
         succeeded: ::std::result::Result<u64, ::std::string::String>,
         total_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -7359,6 +7707,7 @@ pub mod builder {
                 images: Err("no value supplied for images".to_string()),
                 input_tokens: Err("no value supplied for input_tokens".to_string()),
                 output_tokens: Err("no value supplied for output_tokens".to_string()),
+                refused: Err("no value supplied for refused".to_string()),
                 requests: Err("no value supplied for requests".to_string()),
                 succeeded: Err("no value supplied for succeeded".to_string()),
                 total_tokens: Err("no value supplied for total_tokens".to_string()),
@@ -7418,6 +7767,18 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for output_tokens: {e}")
+                });
+            self
+        }
+        pub fn refused<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refused = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refused: {e}")
                 });
             self
         }
@@ -7481,6 +7842,7 @@ pub mod builder {
                 images: value.images?,
                 input_tokens: value.input_tokens?,
                 output_tokens: value.output_tokens?,
+                refused: value.refused?,
                 requests: value.requests?,
                 succeeded: value.succeeded?,
                 total_tokens: value.total_tokens?,
@@ -7496,6 +7858,7 @@ pub mod builder {
                 images: Ok(value.images),
                 input_tokens: Ok(value.input_tokens),
                 output_tokens: Ok(value.output_tokens),
+                refused: Ok(value.refused),
                 requests: Ok(value.requests),
                 succeeded: Ok(value.succeeded),
                 total_tokens: Ok(value.total_tokens),
@@ -7512,11 +7875,15 @@ pub mod builder {
         key: ::std::result::Result<::std::string::String, ::std::string::String>,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
         output_tokens: ::std::result::Result<u64, ::std::string::String>,
+        refused: ::std::result::Result<u64, ::std::string::String>,
         requests: ::std::result::Result<u64, ::std::string::String>,
         succeeded: ::std::result::Result<u64, ::std::string::String>,
         total_tokens: ::std::result::Result<u64, ::std::string::String>,
         user: ::std::result::Result<::std::string::String, ::std::string::String>,
-        user_name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        user_name: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -7532,11 +7899,12 @@ pub mod builder {
                 key: Err("no value supplied for key".to_string()),
                 name: Err("no value supplied for name".to_string()),
                 output_tokens: Err("no value supplied for output_tokens".to_string()),
+                refused: Err("no value supplied for refused".to_string()),
                 requests: Err("no value supplied for requests".to_string()),
                 succeeded: Err("no value supplied for succeeded".to_string()),
                 total_tokens: Err("no value supplied for total_tokens".to_string()),
                 user: Err("no value supplied for user".to_string()),
-                user_name: Err("no value supplied for user_name".to_string()),
+                user_name: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -7616,6 +7984,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn refused<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refused = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refused: {e}")
+                });
+            self
+        }
         pub fn requests<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -7664,7 +8044,7 @@ pub mod builder {
         }
         pub fn user_name<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::string::String>,
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
             T::Error: ::std::fmt::Display,
         {
             self.user_name = value
@@ -7700,6 +8080,7 @@ pub mod builder {
                 key: value.key?,
                 name: value.name?,
                 output_tokens: value.output_tokens?,
+                refused: value.refused?,
                 requests: value.requests?,
                 succeeded: value.succeeded?,
                 total_tokens: value.total_tokens?,
@@ -7719,6 +8100,7 @@ pub mod builder {
                 key: Ok(value.key),
                 name: Ok(value.name),
                 output_tokens: Ok(value.output_tokens),
+                refused: Ok(value.refused),
                 requests: Ok(value.requests),
                 succeeded: Ok(value.succeeded),
                 total_tokens: Ok(value.total_tokens),
@@ -7750,6 +8132,10 @@ pub mod builder {
         >,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
         role: ::std::result::Result<super::Role, ::std::string::String>,
+        stopped_keys: ::std::result::Result<
+            ::std::vec::Vec<super::Key>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -7766,6 +8152,7 @@ pub mod builder {
                 last_sign_in_at: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 role: Err("no value supplied for role".to_string()),
+                stopped_keys: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -7863,6 +8250,18 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for role: {e}"));
             self
         }
+        pub fn stopped_keys<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::Key>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.stopped_keys = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for stopped_keys: {e}")
+                });
+            self
+        }
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7890,6 +8289,7 @@ pub mod builder {
                 last_sign_in_at: value.last_sign_in_at?,
                 name: value.name?,
                 role: value.role?,
+                stopped_keys: value.stopped_keys?,
                 extra: value.extra?,
             })
         }
@@ -7905,6 +8305,7 @@ pub mod builder {
                 last_sign_in_at: Ok(value.last_sign_in_at),
                 name: Ok(value.name),
                 role: Ok(value.role),
+                stopped_keys: Ok(value.stopped_keys),
                 extra: Ok(value.extra),
             }
         }

@@ -51,7 +51,7 @@ pub use responses::{
     ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,
 };
 #[cfg(feature = "cli")]
-pub(crate) use save::{format_of_name, replace_file};
+pub(crate) use save::{format_of_name, marked_path, numbered_path, replace_file, with_ending};
 #[doc(hidden)]
 pub use session::Session;
 pub use stream::ImageStream;
@@ -76,8 +76,8 @@ use session::Limit;
 ///
 /// let client = Client::new("http://127.0.0.1:8080/v1", "sk-img-…")?;
 /// let images = client.images().generate("A red fox in fresh snow").await?;
-/// for image in images.iter() {
-///     image.write_to("fox.png").await?;
+/// for path in images.write_all("fox").await? {
+///     println!("{}", path.display()); // fox.png; several would be fox-1.png, fox-2.png and so on
 /// }
 /// # Ok(())
 /// # }
@@ -105,23 +105,26 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The address is no web address, or the key cannot stand in a header.
+    /// The address is no web address, or plain http to another machine, or the key cannot stand in a header.
     pub fn new(base_url: &str, api_key: &str) -> Result<Self, Error> {
         Self::builder().base_url(base_url).api_key(api_key).build()
     }
 
-    /// A client from the environment: `IMAGATE_API_KEY` or `OPENAI_API_KEY`, and `IMAGATE_BASE_URL` or `OPENAI_BASE_URL`.
+    /// A client from the environment: `IMAGATE_BASE_URL` and `IMAGATE_API_KEY`, or else `OPENAI_BASE_URL` and
+    /// `OPENAI_API_KEY`.
     ///
-    /// Without an address it is the gateway on this machine, `http://127.0.0.1:8080/v1`.
+    /// A key is only sent to the address of its own pair. `IMAGATE_API_KEY` alone is for the gateway on this machine,
+    /// `http://127.0.0.1:8080/v1`; `OPENAI_API_KEY` alone is an error.
     ///
     /// # Errors
     ///
-    /// There is no key, or one of the values cannot be used.
+    /// There is no pair, or one of the values cannot be used.
     pub fn from_env() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// Everything about a client that can be chosen; what is not chosen comes from the environment.
+    /// Everything about a client that can be chosen; an address or key that is not chosen comes from `IMAGATE_BASE_URL` or
+    /// `IMAGATE_API_KEY`, and where neither is, both come from the environment as [`Client::from_env`] says.
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -20,6 +20,8 @@ pub(crate) enum Error {
     InvalidKey,
     /// Somebody was let in who may not do this.
     Denied,
+    /// The owner of a key may not undo what an admin has decided about it.
+    Decided(Decided),
     /// A parameter, or a combination of them, is not acceptable.
     Invalid(Rejection),
     /// The body, or one part of it, is over its limit.
@@ -39,6 +41,8 @@ pub(crate) enum Error {
         /// Whole seconds to wait.
         retry_after: u32,
     },
+    /// What the unfinished requests of one key hold leaves no room for this one; the text says what is exceeded.
+    HoldsTooMuch(String),
     /// No account may serve this request.
     NoAccounts,
     /// The upstream gave no image.
@@ -89,6 +93,17 @@ pub(crate) enum Missing {
     },
 }
 
+/// What an admin has decided about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decided {
+    /// It is disabled.
+    Disabled,
+    /// Its user is no longer in its group.
+    LeftGroup,
+    /// It ends at this moment at the latest.
+    LatestEnd(String),
+}
+
 /// Why an operator cannot have what was asked for. The name is that of what stands in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Conflict {
@@ -106,6 +121,8 @@ pub(crate) enum Conflict {
     GroupReadOnly(String),
     /// No other admin could sign in.
     LastAdmin,
+    /// A member has as many keys as a member can have.
+    KeyLimit(u32),
 }
 
 /// When the earliest account has room again.
@@ -132,6 +149,8 @@ pub(crate) enum Fault {
     Mismatch,
     /// An earlier try of the same request may have been paid for, and its result is lost.
     Unknown,
+    /// Turned away before anything was made, for what the request is: a repeat would fare no better.
+    Rejected,
     /// Nothing was done at all (class N), or the upstream says so itself (class F): a repeat costs nothing twice.
     Unreachable,
 }
@@ -149,14 +168,14 @@ impl Error {
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::InvalidKey => Code::InvalidApiKey,
-            Self::Denied => Code::PermissionDenied,
+            Self::Denied | Self::Decided(_) => Code::PermissionDenied,
             Self::Invalid(_) => Code::InvalidRequest,
             Self::TooLarge(_) => Code::RequestTooLarge,
             Self::UnsupportedMedia(_) | Self::UnsupportedCoding => Code::UnsupportedMediaType,
             Self::NotFound(missing) => missing.code(),
             Self::Conflict(conflict) => conflict.code(),
             Self::UsageLimit(_) => Code::UsageLimitReached,
-            Self::RateLimited { .. } => Code::RateLimitExceeded,
+            Self::RateLimited { .. } | Self::HoldsTooMuch(_) => Code::RateLimitExceeded,
             Self::NoAccounts => Code::NoAvailableAccounts,
             Self::Upstream(_) => Code::UpstreamError,
             Self::Unavailable => Code::ServiceUnavailable,
@@ -170,6 +189,7 @@ impl Error {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
             Self::NotFound(Missing::Model(_)) => Some("model"),
             Self::NotFound(Missing::Named { param, .. }) => Some(param),
+            Self::Decided(Decided::LatestEnd(_)) => Some("expires_at"),
             Self::Conflict(Conflict::Exists(_) | Conflict::UserExists(_) | Conflict::GroupExists(_)) => Some("name"),
             _ => None,
         }
@@ -178,10 +198,11 @@ impl Error {
     /// Whether the same request, sent again by itself, can succeed without paying for an image twice.
     pub(crate) fn should_retry(&self) -> bool {
         match self {
-            Self::RateLimited { .. } | Self::Unavailable => true,
+            Self::RateLimited { .. } | Self::HoldsTooMuch(_) | Self::Unavailable => true,
             Self::Upstream(fault) => *fault == Fault::Unreachable,
             Self::InvalidKey
             | Self::Denied
+            | Self::Decided(_)
             | Self::Invalid(_)
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
@@ -198,6 +219,7 @@ impl Error {
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
+            Self::HoldsTooMuch(_) => Some(1),
             Self::UsageLimit(reset) => reset.seconds,
             _ => None,
         };
@@ -250,12 +272,13 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
-            Self::UnsupportedMedia(message) => f.write_str(message),
+            Self::UnsupportedMedia(message) | Self::HoldsTooMuch(message) => f.write_str(message),
             Self::UnsupportedCoding => {
                 write!(f, "The header 'Content-Encoding' may name one of these, and only once: {CODINGS}.")
             }
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
+            Self::Decided(decided) => decided.fmt(f),
             Self::InvalidKey
             | Self::Denied
             | Self::UsageLimit(_)
@@ -310,6 +333,22 @@ impl std::fmt::Display for Missing {
     }
 }
 
+// === impl Decided ===
+
+impl std::fmt::Display for Decided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Disabled => f.write_str("An admin has disabled this key: only an admin can enable or rotate it."),
+            Self::LeftGroup => f.write_str(
+                "This key was disabled when its user left its group: only an admin can enable or rotate it.",
+            ),
+            Self::LatestEnd(end) => {
+                write!(f, "An admin has set the end of this key: it cannot be later than {end}.")
+            }
+        }
+    }
+}
+
 // === impl Conflict ===
 
 impl Conflict {
@@ -322,6 +361,7 @@ impl Conflict {
             Self::GroupInUse(_) => Code::GroupInUse,
             Self::GroupReadOnly(_) => Code::GroupReadOnly,
             Self::LastAdmin => Code::LastAdmin,
+            Self::KeyLimit(_) => Code::KeyLimitReached,
         }
     }
 }
@@ -346,6 +386,9 @@ impl std::fmt::Display for Conflict {
                 write!(f, "The group '{name}' stands in the settings file: take it out there.")
             }
             Self::LastAdmin => write!(f, "No other admin could sign in: make another one first."),
+            Self::KeyLimit(limit) => {
+                write!(f, "A member can have {limit} keys: delete one, or ask an admin for another.")
+            }
         }
     }
 }
@@ -360,6 +403,7 @@ impl Fault {
             Self::NoImage => "no_image_data",
             Self::Broken | Self::Unreachable => "network",
             Self::Timeout => "timeout",
+            Self::Rejected => Reason::UpstreamRejected.as_str(),
             Self::Mismatch => "delivery_mismatch",
             Self::Unknown => "outcome_unknown",
         }

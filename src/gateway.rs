@@ -4,6 +4,7 @@ mod accounts;
 mod catalog;
 pub(crate) mod config;
 mod console;
+mod current;
 mod endpoints;
 mod filter;
 mod flow;
@@ -11,11 +12,13 @@ pub(crate) mod front;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod manage;
+pub(crate) mod names;
 mod pages;
 pub(crate) mod people;
 mod registry;
 mod relay;
 mod replay;
+mod retention;
 mod rules;
 mod serve;
 pub(crate) mod spool;
@@ -24,22 +27,28 @@ pub(crate) mod telemetry;
 mod upstream;
 pub(crate) mod usage;
 
-pub(crate) use serve::{ServeError, serve};
+pub(crate) use current::Current;
+pub(crate) use serve::{ServeError, Signals, serve};
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
+
+use tokio_util::sync::CancellationToken;
 
 use accounts::{Accounts, TokenEndpoint};
 use catalog::Catalog;
 use config::{Config, Deadlines, Delivery, Fallback, Group, Proxies};
 use console::Console;
 use filter::Filters;
+use front::Connections;
 use keys::{Keys, Pepper};
 use ledger::{Ledger, NodeId};
 use pages::Pages;
 use people::People;
 use registry::{Published, Registry};
 use replay::Replay;
+use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
 use store::{AccountSpec, Act, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
@@ -48,23 +57,41 @@ use upstream::Upstream;
 
 /// Everything that a request can reach.
 pub(crate) struct Gateway {
-    console: Console,
+    console: Arc<Console>,
     keys: Arc<Keys>,
     people: Arc<People>,
-    pages: Pages,
+    pages: Arc<Pages>,
     trusted_proxies: Proxies,
+    connections: Arc<Connections>,
     accounts: Arc<Accounts>,
     filters: Filters,
     upstream: Arc<Upstream>,
-    replay: Replay,
+    replay: Arc<Replay>,
     ledger: Ledger,
+    retention: Arc<RetentionTask>,
     metrics: Arc<Metrics>,
     registry: Option<Arc<Registry>>,
     spool: Spool,
     image_models: ImageModels,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
+    text_models: Option<Vec<String>>,
     deadlines: Deadlines,
     groups: HashMap<String, Group>,
+    /// Cancelled when the gateway was asked to stop: no load balancer should send anything any more.
+    leaving: CancellationToken,
+    /// Cancelled when the time to finish is over.
+    cutoff: CancellationToken,
+}
+
+/// Why the gateway takes no new jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unready {
+    /// The process was asked to end.
+    Stopping,
+    /// The database does not answer.
+    StoreReads,
+    /// The database does not take records, or not in time.
+    StoreWrites,
 }
 
 /// The store of a configuration, for the server and for commands beside it.
@@ -88,13 +115,26 @@ pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<Peop
     Arc::new(People::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key()), of_file))
 }
 
+// === impl Unready ===
+
+impl Unready {
+    /// The word for it in the answer of `/readyz`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopping => "stopping",
+            Self::StoreReads => "store_reads",
+            Self::StoreWrites => "store_writes",
+        }
+    }
+}
+
 // === impl Gateway ===
 
 impl Gateway {
     /// Builds the rooms. The store must be locked for serving.
     async fn build(config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
-        let console = Console::new(config, store, &keys, &people)?;
+        let console = Arc::new(Console::new(config, store, &keys, &people)?);
         for group in &config.groups {
             store.ensure_group(&Act::system(), &group.name).await?;
         }
@@ -112,34 +152,78 @@ impl Gateway {
         let tokens = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
-        let catalog = Catalog::new(config.text_models.as_deref(), &accounts, &upstream);
+        let catalog = Catalog::new(&accounts, &upstream);
         let replay =
             Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         let metrics = Arc::new(Metrics::new());
+        let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
+        let connections = Connections::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.watch();
-        let pages = Pages::new(config.public_url.as_ref()).map_err(no_randomness)?;
+        let pages = Arc::new(Pages::new(config.public_url.as_ref()).map_err(no_randomness)?);
         Ok(Self {
             console,
             keys,
             people,
             pages,
             trusted_proxies: config.trusted_proxies.clone(),
+            connections,
             filters,
             upstream,
             accounts,
-            replay,
+            replay: Arc::new(replay),
+            retention: Arc::new(RetentionTask::start(Arc::clone(&rows), config.retention)),
             ledger: Ledger::start(rows, node, Arc::clone(&metrics)).await?,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(Registry::new(folder))),
-            spool: Spool::new(&config.data_dir).map_err(ServeError::Spool)?,
+            spool: Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?,
             image_models: ImageModels::new(&config.image_models),
-            catalog,
+            catalog: Arc::new(catalog),
+            text_models: config.text_models.clone(),
             deadlines: config.deadlines,
             groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
+            leaving: CancellationToken::new(),
+            cutoff: CancellationToken::new(),
         })
     }
 
-    pub(crate) const fn console(&self) -> &Console {
+    /// The same gateway under other settings. Everything that lasts is shared: what requests have begun, what was learnt of
+    /// the accounts, and who is signed in.
+    ///
+    /// # Errors
+    ///
+    /// Where the settings cannot be used.
+    fn under(&self, config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
+        let filters = Filters::new(&config.groups)?;
+        if accounts::need_tls(&config.accounts) || filters.need_tls() {
+            self.upstream.prepare_tls()?;
+        }
+        Ok(Self {
+            console: Arc::new(Console::new(config, store, &self.keys, &self.people)?),
+            keys: Arc::clone(&self.keys),
+            people: Arc::clone(&self.people),
+            pages: Arc::clone(&self.pages),
+            trusted_proxies: config.trusted_proxies.clone(),
+            connections: Arc::clone(&self.connections),
+            accounts: Arc::clone(&self.accounts),
+            filters,
+            upstream: Arc::clone(&self.upstream),
+            replay: Arc::clone(&self.replay),
+            ledger: self.ledger.clone(),
+            metrics: Arc::clone(&self.metrics),
+            registry: self.registry.clone(),
+            spool: self.spool.clone(),
+            image_models: ImageModels::new(&config.image_models),
+            catalog: Arc::clone(&self.catalog),
+            text_models: config.text_models.clone(),
+            retention: Arc::clone(&self.retention),
+            deadlines: config.deadlines,
+            groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
+            leaving: self.leaving.clone(),
+            cutoff: self.cutoff.clone(),
+        })
+    }
+
+    pub(crate) const fn console(&self) -> &Arc<Console> {
         &self.console
     }
 
@@ -155,7 +239,12 @@ impl Gateway {
         &self.trusted_proxies
     }
 
-    pub(crate) const fn pages(&self) -> &Pages {
+    /// The open connections of callers.
+    pub(crate) const fn connections(&self) -> &Arc<Connections> {
+        &self.connections
+    }
+
+    pub(crate) fn pages(&self) -> &Pages {
         &self.pages
     }
 
@@ -163,7 +252,7 @@ impl Gateway {
         &self.filters
     }
 
-    pub(crate) const fn replay(&self) -> &Replay {
+    pub(crate) fn replay(&self) -> &Replay {
         &self.replay
     }
 
@@ -177,6 +266,10 @@ impl Gateway {
 
     pub(crate) const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    pub(crate) fn retention(&self) -> &RetentionTask {
+        &self.retention
     }
 
     /// The skills that are published, if any are.
@@ -198,12 +291,36 @@ impl Gateway {
     /// Where it cannot be written, which is a fault of ours.
     pub(crate) fn measured(&self) -> Result<String, std::fmt::Error> {
         let (accounts, waiting) = self.accounts.now();
-        self.metrics.render(&Now { accounts, waiting, unsettled: self.ledger.unsettled() })
+        self.connections.measure();
+        let uploads = self.spool.usage();
+        self.metrics.render(&Now {
+            accounts,
+            waiting,
+            unsettled: self.ledger.unsettled(),
+            body_bytes: uploads.memory,
+            spool_bytes: uploads.disk,
+            refused_for_space: uploads.refused,
+        })
     }
 
-    /// Whether a new job can be begun: the store answers, and the end has not come.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.accounts.is_ready()
+    /// Why new jobs are not taken; nothing where they are. No disk is asked for this.
+    pub(crate) fn unready(&self) -> Vec<Unready> {
+        let found = [
+            (self.accounts.is_stopped() || self.leaving.is_cancelled(), Unready::Stopping),
+            (!self.accounts.can_read(), Unready::StoreReads),
+            (self.ledger.write_trouble(Instant::now()).is_some(), Unready::StoreWrites),
+        ];
+        found.into_iter().filter_map(|(is, why)| is.then_some(why)).collect()
+    }
+
+    /// Cancelled when the gateway was asked to stop.
+    pub(crate) const fn leaving(&self) -> &CancellationToken {
+        &self.leaving
+    }
+
+    /// Cancelled when the time to finish is over: whoever still waits for an upstream answers its caller now.
+    pub(crate) const fn cutoff(&self) -> &CancellationToken {
+        &self.cutoff
     }
 
     pub(crate) const fn spool(&self) -> &Spool {
@@ -216,7 +333,7 @@ impl Gateway {
     }
 
     /// The text models.
-    pub(crate) const fn catalog(&self) -> &Catalog {
+    pub(crate) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
@@ -234,6 +351,16 @@ impl Gateway {
     /// Whether the coding agents of a group get an image tool where they bring none.
     pub(crate) fn injects_tool(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
+    }
+
+    /// The text models that a group may name; nothing where it may name any.
+    pub(crate) fn text_models(&self, group: &str) -> Option<&[String]> {
+        self.groups.get(group).map_or(self.text_models.as_deref(), |group| group.text_models.as_deref())
+    }
+
+    /// The types of tools that the upstream may run for a group; nothing where it may run any.
+    pub(crate) fn tools(&self, group: &str) -> Option<&[String]> {
+        self.groups.get(group).and_then(|group| group.tools.as_deref())
     }
 
     /// How long one call for a group may take.

@@ -1,4 +1,6 @@
-//! `imagate config check|schema|show`
+//! `imagate config check|reload|schema|show`
+
+mod reload;
 
 use clap::{Args, Subcommand};
 
@@ -21,6 +23,8 @@ pub(super) struct Config {
 enum Action {
     /// Say what is wrong with the settings, without starting anything.
     Check,
+    /// Have the running gateway read its settings again, as `SIGHUP` does, and print what has changed.
+    Reload,
     /// Print the JSON Schema of the file, for editors.
     Schema,
     /// Print the settings as they take effect, with who set them, without secrets.
@@ -33,6 +37,7 @@ impl Config {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self.action {
             Action::Schema => print(&config::schema_json())?,
+            Action::Reload => reload::reload(&self.installation.load(None)?)?,
             Action::Show => print(&self.installation.load(None)?.show())?,
             Action::Check => {
                 let config = self.installation.load(None)?;

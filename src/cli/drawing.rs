@@ -6,7 +6,7 @@ mod target;
 mod watch;
 
 use std::io::{self, IsTerminal as _, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::installation::run;
 use super::output::{print, print_bytes, print_json, remark};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, ImageCount, Images, Output, PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
 };
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
@@ -73,19 +73,26 @@ pub(super) struct Drawing {
     /// here that is named after the prompt.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace the file that `--output` names where it is there already.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Write what is known of each image beside it, as FILE.json.
     #[arg(long)]
     sidecar: bool,
     /// Print what was made as JSON instead of the names of the files.
     #[arg(long)]
     json: bool,
-    /// The address of the service [env: `IMAGATE_BASE_URL`, `OPENAI_BASE_URL`] [default: the gateway on this
-    /// machine]
+    /// The address of the service [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
+    /// gateway on this machine]
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The key; other users of this machine may see arguments, so prefer the environment [env: `IMAGATE_API_KEY`, `OPENAI_API_KEY`]
+    /// The key; other users of this machine may see arguments, so prefer the environment [env: `IMAGATE_API_KEY`, or
+    /// `OPENAI_API_KEY` with `OPENAI_BASE_URL`]
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
+    /// Send the key over plain http to another machine, on a private network that you trust.
+    #[arg(long)]
+    allow_http: bool,
 }
 
 /// What is asked of the service.
@@ -105,6 +112,9 @@ impl Drawing {
         // Everything that can be wrong here is found before anything is paid for.
         let target = Target::new(self.output.as_deref(), &self.prompt, self.count)?;
         let output = self.wanted(target.format())?;
+        if !self.force {
+            target.is_free(self.count, output.map_or(Format::Png, Output::format))?;
+        }
         if target.is_stdout() && (self.json || self.keep_partials) {
             let other = if self.json { "--json" } else { "--keep-partials" };
             return Err(Failure::Usage(format!("{other} does not fit an image on standard output")));
@@ -113,7 +123,8 @@ impl Drawing {
         let order = order(self.request(output));
         run(async {
             let images = self.draw(&client, order, &target).await?;
-            self.keep(&images, &target).await
+            self.keep(&images, &target).await?;
+            self.all_came(&images)
         })
     }
 
@@ -138,7 +149,7 @@ impl Drawing {
     }
 
     fn client(&self) -> Result<Client, Failure> {
-        let mut builder = Client::builder();
+        let mut builder = Client::builder().allow_http(self.allow_http);
         if let Some(base_url) = &self.base_url {
             builder = builder.base_url(base_url);
         }
@@ -188,6 +199,8 @@ impl Drawing {
         remark(&format!("done: {} of {shown} in {:.1} s", counted(images.len()), elapsed.as_secs_f64()));
         if let Some(size) = self.size.exact().filter(|size| made.is_some_and(|made| made != size.to_string())) {
             remark(&format!("note: {size} was asked for"));
+        } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
+            remark(&format!("note: {delivered} is not what was asked for"));
         }
         if images.is_simulated() {
             remark("note: the built-in simulator drew this; no model was asked");
@@ -201,21 +214,43 @@ impl Drawing {
             return Ok(print_bytes(&images.first().bytes()?)?);
         }
         let report = Report::new(&self.prompt, images);
-        let mut files = Vec::with_capacity(images.len());
+        let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
         for (index, image) in images.iter().enumerate() {
-            let file = image.write_to(target.path(index, image.format())).await?;
-            if self.sidecar {
-                report.write_beside(&file, &image)?;
+            let path = target.path(index, image.format());
+            let written = if self.force { image.overwrite(path).await } else { image.write_to(path).await };
+            // The others are paid for as well.
+            match written {
+                Ok(file) => {
+                    self.tell(&report, &file, &image)?;
+                    files.push(file);
+                }
+                Err(error) => failure = failure.or(Some(error)),
             }
-            if !self.json {
-                print(&format!("{}\n", file.display()))?;
-            }
-            files.push(file);
         }
         if self.json {
             print_json(&report.of_files(&files))?;
         }
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn tell(&self, report: &Report, file: &Path, image: &Image) -> Result<(), Failure> {
+        if self.sidecar {
+            report.write_beside(file, image)?;
+        }
+        if !self.json {
+            print(&format!("{}\n", file.display()))?;
+        }
         Ok(())
+    }
+
+    /// The images that came are kept by then.
+    fn all_came(&self, images: &Images) -> Result<(), Failure> {
+        let asked = usize::try_from(self.count.get()).unwrap_or(1);
+        let missing = images.missing().max(asked.saturating_sub(images.len()));
+        if missing == 0 {
+            return Ok(());
+        }
+        Err(Failure::Incomplete(format!("{missing} of {asked} images did not come")))
     }
 }
 

@@ -8,6 +8,7 @@ use super::output::harmless;
 
 const FAILED: u8 = 1;
 pub(super) const USAGE: u8 = 2;
+const INCOMPLETE: u8 = 3;
 const CONFIGURATION: u8 = 64;
 
 /// Why a command did not do what was asked.
@@ -17,6 +18,8 @@ pub(super) enum Failure {
     Failed(anyhow::Error),
     /// It was tried, and there is advice.
     Advised(anyhow::Error, String),
+    /// Only a part of what was asked for was done, and that part is kept.
+    Incomplete(String),
     /// The arguments do not fit together.
     Usage(String),
     /// The settings cannot be used.
@@ -34,6 +37,7 @@ impl Failure {
         match self {
             Self::Failed(_) | Self::Advised(..) | Self::Found => FAILED,
             Self::Usage(_) => USAGE,
+            Self::Incomplete(_) => INCOMPLETE,
             Self::Settings(_) => CONFIGURATION,
             Self::NobodyReads => 0,
         }
@@ -44,7 +48,7 @@ impl Failure {
         match self {
             Self::Failed(error) => vec![chain(error)],
             Self::Advised(error, advice) => vec![chain(error), format!("advice: {advice}")],
-            Self::Usage(message) => vec![message.clone()],
+            Self::Usage(message) | Self::Incomplete(message) => vec![message.clone()],
             Self::Settings(problems) => problems.clone(),
             Self::Found | Self::NobodyReads => Vec::new(),
         }

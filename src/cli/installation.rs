@@ -11,7 +11,7 @@ use crate::gateway::config::{self, Config, Machine, Overrides, Problem};
 use crate::gateway::store::SqliteStore;
 
 /// Arguments that say which installation is meant.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Installation {
     /// The file with the settings [env: `IMAGATE_CONFIG`]
     #[arg(long, value_name = "FILE", global = true)]
@@ -26,9 +26,14 @@ pub(super) struct Installation {
 impl Installation {
     /// The settings as they take effect.
     pub(super) fn load(self, listen: Option<String>) -> Result<Config, Failure> {
-        let overrides = Overrides { config: self.config, listen, data_dir: self.data_dir };
+        let overrides = self.overrides(listen);
         let all = |problems: Vec<Problem>| Failure::Settings(problems.iter().map(ToString::to_string).collect());
         config::load(overrides, &Machine).map_err(all)
+    }
+
+    /// What the command line says of the settings.
+    pub(super) fn overrides(self, listen: Option<String>) -> Overrides {
+        Overrides { config: self.config, listen, data_dir: self.data_dir }
     }
 
     /// Runs a command on the store.

@@ -12,10 +12,10 @@ use super::span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::keys::{Created, KeyError, KeyId, KeyRow, Keys, NewKey, PublicId, UserId};
-use crate::gateway::store::{Act, KeyChange, Timestamp};
+use crate::gateway::store::{Act, KeyChange, KeyLock, Timestamp};
 
-/// The user of whom nobody has said who it is.
-const DEFAULT_USER: &str = "admin";
+/// The owner of a key that belongs to no person.
+const NOBODY: &str = "nobody yet (the first admin receives it)";
 
 /// Arguments of `key`.
 #[derive(Debug, Args)]
@@ -37,9 +37,10 @@ enum Action {
         /// What to call the key.
         #[arg(long, value_name = "NAME")]
         name: String,
-        /// Whose key it is; made where there is no such user.
-        #[arg(long, value_name = "USER", default_value = DEFAULT_USER)]
-        user: String,
+        /// Whose key it is; made where there is no such user [default: the only admin; before there is one, nobody, and the
+        /// first admin receives the key]
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
         /// The group that the key belongs to.
         #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
         group: String,
@@ -57,7 +58,7 @@ enum Action {
         #[arg(long, value_name = "T", default_value = "24h", value_parser = parse_duration)]
         grace: Duration,
     },
-    /// Refuse a key from now on, until it is enabled.
+    /// Refuse a key from now on, until an admin or a command enables it. Its owner cannot.
     Disable {
         /// The id of the key, or the visible part of its secret.
         id: String,
@@ -95,7 +96,7 @@ struct Listed<'a> {
     id: &'a KeyId,
     name: &'a str,
     user: &'a UserId,
-    user_name: &'a str,
+    user_name: Option<&'a str>,
     group: &'a str,
     public_id: &'a PublicId,
     state: &'static str,
@@ -103,6 +104,8 @@ struct Listed<'a> {
     expires_at: Option<Timestamp>,
     last_used_at: Option<Timestamp>,
     disabled_at: Option<Timestamp>,
+    locked: Option<&'static str>,
+    latest_end: Option<Timestamp>,
     previous_until: Option<Timestamp>,
 }
 
@@ -116,8 +119,12 @@ impl Key {
             match action {
                 Action::Create { name, user, group, expires } => {
                     let act = Act::command();
-                    let user = gateway::open_people(config, store).ensure(&act, &user).await?;
-                    let new = NewKey { name: &name, user: &user, group: &group, expires_at: expires };
+                    let people = gateway::open_people(config, store);
+                    let user = match user {
+                        Some(user) => people.ensure(&act, &user).await?,
+                        None => people.default_owner().await?,
+                    };
+                    let new = NewKey { name: &name, user: &user, group: &group, expires_at: expires, at_most: None };
                     let key = keys.create(&act, new).await?;
                     made(&key, json)?;
                     warn(&key, config);
@@ -152,10 +159,8 @@ fn made(key: &Created, json: bool) -> Result<(), Failure> {
     }
     // Alone on its line, so that a script can take it as it is.
     print(&format!("{}\n", key.secret.expose()))?;
-    remark(&format!(
-        "key {} of user {} in group {}; its secret is shown only now",
-        key.id, key.user_name, key.group_name
-    ));
+    let owner = key.user_name.as_ref().map_or_else(|| NOBODY.to_owned(), |name| format!("user {name}"));
+    remark(&format!("key {} of {owner} in group {}; its secret is shown only now", key.id, key.group_name));
     if let Some(until) = key.previous_until {
         remark(&format!("the former secret is good until {until}"));
     }
@@ -201,7 +206,7 @@ fn described(key: &KeyRow) -> Listed<'_> {
         id: &key.id,
         name: &key.name,
         user: &key.user,
-        user_name: &key.user_name,
+        user_name: key.user_name.as_deref(),
         group: &key.group_name,
         public_id: &key.public_id,
         state: key.state(Timestamp::now()).as_str(),
@@ -209,13 +214,16 @@ fn described(key: &KeyRow) -> Listed<'_> {
         expires_at: key.expires_at,
         last_used_at: key.last_used_at,
         disabled_at: key.disabled_at,
+        locked: key.locked.map(KeyLock::as_str),
+        latest_end: key.latest_end,
         previous_until: key.previous_until,
     }
 }
 
 fn row(key: KeyRow) -> [String; 8] {
-    let state = key.state(Timestamp::now()).as_str().to_owned();
+    let state = key.state(Timestamp::now()).as_str();
+    let state = key.locked.map_or_else(|| state.to_owned(), |lock| format!("{state} ({})", lock.as_str()));
     let [id, public_id] = [key.id.to_string(), key.public_id.to_string()];
     let [created, used] = [key.created_at.to_string(), cell(key.last_used_at)];
-    [id, key.name, key.user_name, key.group_name, public_id, state, created, used]
+    [id, key.name, cell(key.user_name), key.group_name, public_id, state, created, used]
 }

@@ -4,6 +4,8 @@ use std::io::{self, Write as _};
 
 use serde::Serialize;
 
+use crate::gateway::names;
+
 /// Prints results.
 pub(super) fn print(text: &str) -> io::Result<()> {
     print_bytes(text.as_bytes())
@@ -32,23 +34,13 @@ pub(super) fn remark(text: &str) {
 
 /// What others wrote may stand in a text; a terminal is to show it, not to obey it, nor to turn it around.
 pub(super) fn harmless(text: &str) -> String {
-    let is_order = |letter: char| (letter.is_control() && !matches!(letter, '\n' | '\t')) || is_unseen(letter);
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, letter| {
-        if is_order(letter) {
-            shown.extend(letter.escape_unicode());
-        } else {
-            shown.push(letter);
-        }
-        shown
-    })
+    names::shown_but(text, |letter| matches!(letter, '\n' | '\t')).into_owned()
 }
 
-fn is_unseen(letter: char) -> bool {
-    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
-/// Columns under their headings, each as wide as its widest cell.
+/// Columns under their headings, each as wide as its widest cell. Hidden letters of a cell are escaped.
 pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| names::shown(cell).into_owned())).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
@@ -56,7 +48,7 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     let widths: [usize; N] = std::array::from_fn(width);
     let mut text = String::new();
     let headings = headings.map(str::to_owned);
-    for row in [&headings].into_iter().chain(rows) {
+    for row in [&headings].into_iter().chain(&rows) {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
@@ -77,6 +69,12 @@ mod tests {
     fn a_terminal_is_given_no_orders() {
         assert_eq!(harmless("\u{1b}[2J\u{9b}m\r\u{202e}x"), "\\u{1b}[2J\\u{9b}m\\u{d}\\u{202e}x");
         assert_eq!(harmless("two\nlines\tof größe, \\ and \u{1f3a8}"), "two\nlines\tof größe, \\ and \u{1f3a8}");
+    }
+
+    #[test]
+    fn no_cell_hides_a_letter_or_turns_its_line_around() {
+        let rows = [["\u{202e}nimda".to_owned(), "a\nb\u{200b}".to_owned()]];
+        assert_eq!(table(["ID", "N"], &rows), "ID             N\n\\u{202e}nimda  a\\u{a}b\\u{200b}\n");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `imagate serve`
 
+use std::sync::Arc;
+
 use clap::Args;
 
 use super::failure::Failure;
 use super::installation::Installation;
-use crate::gateway::config::{Machine, Surroundings as _};
-use crate::gateway::{self, ServeError, telemetry};
+use crate::gateway::config::{self, Machine, Surroundings as _};
+use crate::gateway::{self, ServeError, Signals, telemetry};
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -23,10 +25,14 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let filter = Machine.variable("IMAGATE_LOG").map(|filter| filter.to_string_lossy().into_owned());
-        telemetry::init(filter.as_deref());
-        let config = self.installation.load(self.listen)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let served = runtime.block_on(gateway::serve(config, &mut std::io::stdout()));
+        let signals = runtime.block_on(async { Signals::listen() })?;
+        let overrides = self.installation.clone().overrides(self.listen.clone());
+        let config = self.installation.load(self.listen)?;
+        // Dropped after everything that may log.
+        let _log = telemetry::init(filter.as_deref(), config.log_format)?;
+        let read = Arc::new(move || config::load(overrides.clone(), &Machine));
+        let served = runtime.block_on(gateway::serve(config, read, signals, std::io::stdout()));
         // Whatever still blocks a thread has had its time: the drain is over.
         runtime.shutdown_background();
         match served {

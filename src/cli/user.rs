@@ -8,6 +8,7 @@ use super::installation::Installation;
 use super::output::{cell, print, print_json, remark, table};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::names;
 use crate::gateway::people::{OneTime, People, PeopleError};
 use crate::gateway::store::{Act, Role, Timestamp, UserChange, UserFilter, UserId, UserRow};
 
@@ -56,6 +57,14 @@ enum Action {
     Enable {
         /// The name of the user, or their id.
         name: String,
+    },
+    /// Change the groups in which somebody may make keys. Their keys in groups that they leave are disabled.
+    Groups {
+        /// The name of the user, or their id.
+        name: String,
+        /// A group, which must exist; may be given several times [default: none]
+        #[arg(long, value_name = "GROUP")]
+        group: Vec<String>,
     },
     /// Change what somebody may do.
     Role {
@@ -116,6 +125,7 @@ impl Action {
                 return linked(people.invite(&act, &name, role, &group).await, &name, config, json);
             }
             Self::Reset { name } => return linked(people.reset(&act, &name).await, &name, config, json),
+            Self::Groups { name, group } => return regrouped(people, &act, &name, group, json).await,
             Self::Disable { name } => (name, UserChange::Disable, "disabled"),
             Self::Enable { name } => (name, UserChange::Enable, "enabled"),
             Self::Role { name, role: RoleName::Admin } => (name, UserChange::Role(Role::Admin), "is an admin"),
@@ -172,11 +182,28 @@ fn base(config: &Config) -> String {
 }
 
 fn changed(change: Result<UserRow, PeopleError>, name: &str, done: &str, json: bool) -> Result<(), Failure> {
-    let user = change.map_err(|error| told(error, name))?;
+    changed_to(&change.map_err(|error| told(error, name))?, done, json)
+}
+
+fn changed_to(user: &UserRow, done: &str, json: bool) -> Result<(), Failure> {
     if json {
-        print_json(&described(&user))?;
+        print_json(&described(user))?;
     } else {
-        print(&format!("{} {done}\n", user.name))?;
+        print(&format!("{} {done}\n", names::shown(&user.name)))?;
+    }
+    Ok(())
+}
+
+async fn regrouped(people: &People, act: &Act, name: &str, groups: Vec<String>, json: bool) -> Result<(), Failure> {
+    let changed = people.change_with_keys(act, name, &[UserChange::Groups(groups)]).await;
+    let (user, stopped) = changed.map_err(|error| told(error, name))?;
+    let done = format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });
+    changed_to(&user, &done, json)?;
+    for key in stopped {
+        remark(&format!(
+            "key {} ({}) in group {} is disabled: {} left it",
+            key.id, key.name, key.group_name, user.name
+        ));
     }
     Ok(())
 }

@@ -9,19 +9,23 @@
 //! and U14 to U18, U32 and C10 of the failure catalogue.
 
 mod account;
+mod configured;
 mod cooling;
 mod explain;
 mod health;
 mod keeper;
+mod kinds;
 mod learn;
 mod lease;
 mod member;
 mod oauth;
 mod pick;
 mod pool;
+mod probe;
 mod queue;
 mod rows;
 mod tokens;
+mod unfit;
 mod visit;
 mod watch;
 
@@ -31,7 +35,7 @@ mod tests;
 pub(crate) use account::{Account, Address, Endpoint, Host, need_tls};
 pub(crate) use explain::{Availability, Explained};
 pub(crate) use learn::{Again, Lesson};
-pub(crate) use lease::Lease;
+pub(crate) use lease::{Granted, Lease};
 pub(crate) use oauth::{TokenAnswer, TokenEndpoint, TokenRequest, Unreachable};
 pub(crate) use rows::{build as account_of_row, sealed_for, secrets as secrets_of_row};
 pub(crate) use visit::Speaker;
@@ -44,7 +48,7 @@ use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::config::{self, Protocol};
-use super::keys::{Caller, KeyId};
+use super::keys::Caller;
 use super::rules::Task;
 use super::store::{NodeId, Store, StoreError, Vault};
 use super::telemetry::AccountNow;
@@ -53,6 +57,7 @@ use keeper::NoToken;
 use lease::Place;
 use member::Member;
 use pool::{Pool, Wanted};
+use queue::Requester;
 use rows::{Before, Rows};
 use tokens::Tokens;
 
@@ -68,8 +73,21 @@ pub(crate) struct Accounts {
     store: Arc<dyn Store>,
     vault: Vault,
     tokens: Arc<Tokens>,
+    /// Tries credentials by themselves.
+    endpoint: Arc<dyn TokenEndpoint>,
     /// Whether the store has answered when it was asked last.
     well: AtomicBool,
+}
+
+/// The account that made a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// It serves the group, or rests and will.
+    Serves(String),
+    /// It is disabled or deleted, or does not serve the group any more.
+    Gone,
+    /// No record tells of such a response of this user.
+    Unknown,
 }
 
 /// Why there is no lease.
@@ -113,8 +131,8 @@ impl Accounts {
                 inner.members.push(Member::new(id, Arc::new(Account::new(account)), None));
             }
         }
-        let tokens = Arc::new(Tokens::new(Arc::clone(&store), vault.clone(), endpoint, node));
-        let accounts = Self { pool, store, vault, tokens, well: AtomicBool::new(true) };
+        let tokens = Arc::new(Tokens::new(Arc::clone(&store), vault.clone(), Arc::clone(&endpoint), node));
+        let accounts = Self { pool, store, vault, tokens, endpoint, well: AtomicBool::new(true) };
         accounts.look().await?;
         Ok(Arc::new(accounts))
     }
@@ -131,7 +149,7 @@ impl Accounts {
         caller: &Caller,
         tried: &[String],
     ) -> Result<Lease, NoLease> {
-        self.take(caller.key(), wanted(task.into(), caller, tried)).await
+        self.take(&Requester::of(caller), wanted(task.into(), caller, tried)).await
     }
 
     /// The right to ask one certain account that serves this group, for a command that tries it.
@@ -139,12 +157,25 @@ impl Accounts {
         let others = self.pool.lock().members.iter().map(|member| member.account.name().to_owned()).collect::<Vec<_>>();
         let tried = others.into_iter().filter(|name| name != account).collect();
         let wanted = Wanted { group: group.to_owned(), tried, ..Wanted::default() };
-        self.take(&KeyId::from(COMMAND), wanted).await
+        self.take(&Requester::alone(COMMAND), wanted).await
     }
 
     /// Whose turn it would be right now, so that a record has a name even if the process dies before the first attempt.
     pub(crate) fn likely<'a>(&self, task: impl Into<Task<'a>>, caller: &Caller) -> Option<String> {
         self.pool.likely(&wanted(task.into(), caller, &[]))
+    }
+
+    /// Which account made the response with this id for the caller's user.
+    ///
+    /// # Errors
+    ///
+    /// Where the store has trouble.
+    pub(crate) async fn maker_of(&self, response_id: &str, caller: &Caller) -> Result<Maker, StoreError> {
+        let Some(name) = self.store.maker_of_response(response_id, caller.user()).await? else {
+            return Ok(Maker::Unknown);
+        };
+        let serves = self.speakers(caller.group_name()).iter().any(|account| account.name() == name);
+        Ok(if serves { Maker::Serves(name) } else { Maker::Gone })
     }
 
     /// Every account in the order in which it would be taken for such a request, and why; with a session for a response
@@ -158,15 +189,20 @@ impl Accounts {
         self.pool.now()
     }
 
-    /// Whether new leases are given, as far as they do not depend on the accounts.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.well.load(Ordering::Relaxed) && !self.pool.is_stopped()
+    /// Whether the last look at the store was answered.
+    pub(crate) fn can_read(&self) -> bool {
+        self.well.load(Ordering::Relaxed)
     }
 
-    async fn take(&self, key: &KeyId, mut wanted: Wanted) -> Result<Lease, NoLease> {
+    /// Whether no lease is given any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.pool.is_stopped()
+    }
+
+    async fn take(&self, requester: &Requester, mut wanted: Wanted) -> Result<Lease, NoLease> {
         let deadline = Instant::now() + WAIT;
         loop {
-            let place = self.pool.place(key, wanted.clone(), deadline).await?;
+            let place = self.pool.place(requester, wanted.clone(), deadline).await?;
             match self.let_in(&place).await {
                 Ok(authorization) => return Ok(Lease::new(place, authorization)),
                 // It rests now or is out; even if an operator brings it back this moment, others come first.
@@ -200,15 +236,17 @@ impl Accounts {
 }
 
 fn wanted(task: Task<'_>, caller: &Caller, tried: &[String]) -> Wanted {
-    let (protocol, session) = match task {
-        Task::Images(_) => (Protocol::Images, None),
-        Task::Response(job) => (Protocol::Responses, job.session()),
+    let (protocol, model, session, only) = match task {
+        Task::Images(job) => (Protocol::Images, job.model(), None, None),
+        Task::Response(job) => (Protocol::Responses, job.model(), job.session(), job.account()),
     };
     Wanted {
         group: caller.group_name().to_owned(),
         protocol: Some(protocol),
         large: task.is_large(),
+        model: Some(model.into()),
         session: session.map(Arc::from),
+        only: only.map(str::to_owned),
         tried: tried.to_vec(),
     }
 }

@@ -38,7 +38,6 @@ pub(crate) struct TextModel {
 
 /// The text models.
 pub(crate) struct Catalog {
-    chosen: Option<Vec<TextModel>>,
     accounts: Arc<Accounts>,
     upstream: Arc<Upstream>,
     shelf: Arc<Shelf<Speaker>>,
@@ -47,20 +46,15 @@ pub(crate) struct Catalog {
 // === impl Catalog ===
 
 impl Catalog {
-    /// Asks nobody yet. With `chosen` it never does.
-    pub(crate) fn new(chosen: Option<&[String]>, accounts: &Arc<Accounts>, upstream: &Arc<Upstream>) -> Self {
-        Self {
-            chosen: chosen.map(|ids| ids.iter().map(|id| TextModel::named(id)).collect()),
-            accounts: Arc::clone(accounts),
-            upstream: Arc::clone(upstream),
-            shelf: Shelf::new(),
-        }
+    /// Asks nobody yet.
+    pub(crate) fn new(accounts: &Arc<Accounts>, upstream: &Arc<Upstream>) -> Self {
+        Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), shelf: Shelf::new() }
     }
 
-    /// The models for this group: in the order of the configuration, or else by name.
-    pub(crate) async fn of_group(&self, group: &str) -> Vec<TextModel> {
-        if let Some(chosen) = &self.chosen {
-            return chosen.clone();
+    /// The models for this group: in the order of the configuration where that has `chosen` them, or else by name.
+    pub(crate) async fn of_group(&self, group: &str, chosen: Option<&[String]>) -> Vec<TextModel> {
+        if let Some(chosen) = chosen {
+            return chosen.iter().map(|id| TextModel::named(id)).collect();
         }
         let until = Instant::now() + PATIENCE;
         // All of them are asked before any is waited for.

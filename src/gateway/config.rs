@@ -8,6 +8,7 @@
 
 mod account;
 mod address;
+mod difference;
 mod duration;
 mod group;
 mod headers;
@@ -33,13 +34,14 @@ use resolve::{Layers, resolve};
 
 pub(crate) use account::{Account, Credentials, Endpoint, Grant, Oauth, Upstream};
 pub(crate) use address::Listen;
+pub(crate) use difference::Difference;
 pub(crate) use group::{Filter, Group, Moderation};
 pub(crate) use kept::account_from_json;
 pub(crate) use model::ImageModel;
 pub(crate) use problem::Problem;
 pub(crate) use proxies::Proxies;
 pub(crate) use public_url::PublicUrl;
-pub(crate) use raw::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
+pub(crate) use raw::{ClientAuth, Delivery, Fallback, LogFormat, OnError, Protocol, Tier};
 pub(crate) use schema::schema_json;
 pub(crate) use secret::Secret;
 pub(crate) use surroundings::{Machine, Surroundings};
@@ -76,12 +78,20 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     /// The folder with the skills that are published, if any are.
     pub(crate) skills_dir: Option<PathBuf>,
+    /// How many keys a member can have, unless an admin makes them.
+    pub(crate) max_keys_per_member: u32,
     /// How long running requests may take to finish at the end.
     pub(crate) drain_timeout: Duration,
+    /// How a line of the log is written.
+    pub(crate) log_format: LogFormat,
+    /// How long new requests are taken after the process was asked to stop, so that a load balancer can notice.
+    pub(crate) shutdown_delay: Duration,
     /// The ids that `GET /v1/models` lists, in order, where somebody has chosen them.
     pub(crate) text_models: Option<Vec<String>>,
     /// The image models beside those of the document.
     pub(crate) image_models: Vec<ImageModel>,
+    /// How many connections are held at once.
+    pub(crate) connections: ConnectionLimits,
     /// How long one call to an upstream may take.
     pub(crate) deadlines: Deadlines,
     /// At least one.
@@ -90,11 +100,17 @@ pub(crate) struct Config {
     pub(crate) groups: Vec<Group>,
     /// What is kept of answers.
     pub(crate) replay: Replay,
+    /// How long rows of the database are kept.
+    pub(crate) retention: Retention,
+    /// How much requests may hold while they arrive and run.
+    pub(crate) uploads: Uploads,
     /// The master key of the installation, where it is not the one in `data_dir`: text that holds 32 bytes.
     pub(crate) master_key: Option<Secret>,
     /// What lets operators in, if anybody: at least 32 visible characters.
     pub(crate) admin_token: Option<Secret>,
     sources: BTreeMap<String, Source>,
+    /// The file that was named, if any was.
+    file: Option<PathBuf>,
 }
 
 /// How long one call to an upstream may take.
@@ -108,6 +124,15 @@ pub(crate) struct Deadlines {
     pub(crate) large: Duration,
 }
 
+/// How many connections of callers are held at once. Without a number it follows from the limit of open files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConnectionLimits {
+    /// In all.
+    pub(crate) max: Option<usize>,
+    /// From one address.
+    pub(crate) max_per_address: Option<usize>,
+}
+
 /// What is kept of answers, so that a caller who asks again does not pay again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replay {
@@ -119,6 +144,38 @@ pub(crate) struct Replay {
     pub(crate) idempotency_window: Duration,
     /// How much all kept answers may hold.
     pub(crate) max_bytes: u64,
+}
+
+/// How long rows of the database are kept: at least a day, or for ever where there is no period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Retention {
+    /// Records of requests.
+    pub(crate) records: Option<Duration>,
+    /// The audit trail.
+    pub(crate) audit: Option<Duration>,
+    /// Counts by day and key.
+    pub(crate) usage: Option<Duration>,
+}
+
+/// How much requests may hold while they arrive and run, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Uploads {
+    /// Bodies in memory that are still arriving, of all keys together.
+    pub(crate) memory: u64,
+    /// The same of one key; never above `memory`.
+    pub(crate) memory_per_key: u64,
+    /// Uploads on disk, of all keys together.
+    pub(crate) disk: u64,
+    /// The same of one key; never above `disk`.
+    pub(crate) disk_per_key: u64,
+    /// As much of the file system is left to the database.
+    pub(crate) min_free: u64,
+}
+
+impl Uploads {
+    /// Four of the largest forms for one key, and in memory a handful of the largest bodies.
+    pub(crate) const DEFAULT: Self =
+        Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
 }
 
 /// Who set a value.
@@ -138,8 +195,33 @@ enum Source {
 ///
 /// Everything that is wrong with the settings, in the order of the file.
 pub(crate) fn load(overrides: Overrides, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
+    let file = overrides.config.clone().or_else(|| surroundings.variable(CONFIG_VARIABLE).map(PathBuf::from));
     let layers = Layers::read(overrides, surroundings).map_err(|problem| vec![problem])?;
-    resolve(&layers, surroundings)
+    let config = resolve(&layers, surroundings)?;
+    Ok(Config { file, ..config })
+}
+
+// === impl Config ===
+
+impl Config {
+    /// The arguments, each with a space before it, with which another command finds the same installation.
+    pub(crate) fn arguments(&self) -> String {
+        let is_given = matches!(self.sources.get("data_dir"), Some(Source::Flag(_) | Source::Environment(_)));
+        let data_dir = is_given.then_some(&self.data_dir);
+        let given = [("--config", self.file.as_ref()), ("--data-dir", data_dir)];
+        let given = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
+        given.map(|(name, path)| format!(" {name} {}", shell_word(&path.display().to_string()))).collect()
+    }
+}
+
+/// A word as a shell takes it.
+fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]

@@ -9,18 +9,15 @@ mod pages;
 mod skills;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext};
 use http::header::AUTHORIZATION;
 use http::{HeaderName, Version};
 
-use super::Gateway;
 use super::flow::{self, Ask};
-use super::front::{
-    Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold, refuse_the_rest,
-};
+use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold};
 use super::keys::Caller;
+use super::{Current, Gateway};
 use crate::error::Error;
 use crate::wire::admin::server as admin_server;
 use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
@@ -31,7 +28,7 @@ pub(crate) use health::description as measuring;
 /// A place to hang the implementation, never a value.
 pub(crate) enum Endpoints {}
 
-type Context = RequestContext<Arc<Gateway>>;
+type Context = RequestContext<Current>;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -40,14 +37,13 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// # Errors
 ///
 /// Where two routes contradict each other.
-pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescriptionRegisterError> {
+pub(crate) fn description() -> Result<ApiDescription<Current>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     server::register::<Endpoints>(&mut api)?;
     admin_server::register::<AdminEndpoints>(&mut api)?;
     pages::register(&mut api)?;
     health::register(&mut api)?;
     skills::register(&mut api)?;
-    refuse_the_rest(&mut api)?;
     Ok(api)
 }
 
@@ -56,11 +52,11 @@ fn address(context: &Context) -> IpAddr {
     let request = &context.request;
     // A value that is no text names nobody.
     let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
-    context.context().trusted_proxies().caller(request.remote_addr().ip(), forwarded)
+    context.context().get().trusted_proxies().caller(request.remote_addr().ip(), forwarded)
 }
 
 impl GatewayApi for Endpoints {
-    type Context = Arc<Gateway>;
+    type Context = Current;
 
     async fn create_image(
         context: Context,
@@ -68,11 +64,13 @@ impl GatewayApi for Endpoints {
     ) -> Result<Reply<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
-            let caller = admit(&context).await?;
-            let ask = ask(&context)?;
-            let body = body.read(&caller).await?;
-            let made = flow::create_image(context.context(), caller, ask, &body).await?;
-            image_answer(&context, made).await
+            let gateway = context.context().get();
+            let caller = admit(&gateway, &context).await?;
+            let ask = flow::counted(&gateway, &caller, ask(&context))?;
+            let body = unless_cut(&gateway, body.read(&caller, gateway.spool())).await;
+            let body = flow::counted(&gateway, &caller, body)?;
+            let made = flow::create_image(&gateway, caller, ask, &body).await?;
+            image_answer(&context, &gateway, made).await
         })
         .await)
     }
@@ -80,11 +78,14 @@ impl GatewayApi for Endpoints {
     async fn edit_image(context: Context, body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
-            let caller = admit(&context).await?;
-            let ask = ask(&context)?;
-            let form = body.read(&caller, context.context().spool()).await?;
-            let made = flow::edit_image(context.context(), caller, ask, form).await?;
-            image_answer(&context, made).await
+            let gateway = context.context().get();
+            let caller = admit(&gateway, &context).await?;
+            let ask = flow::counted(&gateway, &caller, ask(&context))?;
+            let reading = Box::pin(body.read(&caller, gateway.spool()));
+            let form = unless_cut(&gateway, reading).await;
+            let form = flow::counted(&gateway, &caller, form)?;
+            let made = flow::edit_image(&gateway, caller, ask, form).await?;
+            image_answer(&context, &gateway, made).await
         })
         .await)
     }
@@ -95,20 +96,23 @@ impl GatewayApi for Endpoints {
     ) -> Result<Reply<types::Response>, ApiError> {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
-            let caller = admit(&context).await?;
-            let body = body.keep(&caller, context.context().spool()).await?;
+            let gateway = context.context().get();
+            let caller = admit(&gateway, &context).await?;
+            let ask = flow::counted(&gateway, &caller, ask(&context))?;
+            let body = unless_cut(&gateway, body.keep(&caller, gateway.spool())).await;
+            let body = flow::counted(&gateway, &caller, body)?;
             let headers = context.request.headers();
-            let made =
-                Box::pin(flow::create_response(context.context(), caller, &context.request_id, headers, body)).await?;
-            image_answer(&context, made).await
+            let made = flow::create_response(&gateway, caller, ask, headers, body).await?;
+            image_answer(&context, &gateway, made).await
         })
         .await)
     }
 
     async fn list_models(context: Context) -> Result<Reply<types::ModelList>, ApiError> {
         Ok(answer(&context, Unread::default(), async {
-            let caller = admit(&context).await?;
-            Answer::json(&flow::list_models(context.context(), &caller).await)
+            let gateway = context.context().get();
+            let caller = admit(&gateway, &context).await?;
+            Answer::json(&flow::list_models(&gateway, &caller).await)
         })
         .await)
     }
@@ -118,28 +122,37 @@ impl GatewayApi for Endpoints {
         path: Captured<Path<RetrieveModelPath>>,
     ) -> Result<Reply<types::Model>, ApiError> {
         Ok(answer(&context, Unread::default(), async {
-            let caller = admit(&context).await?;
+            let gateway = context.context().get();
+            let caller = admit(&gateway, &context).await?;
             let model = path.get()?.into_inner().model;
-            Answer::json(&flow::retrieve_model(context.context(), &caller, &model).await?)
+            Answer::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
         })
         .await)
     }
 }
 
-async fn image_answer(context: &Context, made: flow::Made) -> Result<Answer, Error> {
+async fn image_answer(context: &Context, gateway: &Gateway, made: flow::Made) -> Result<Answer, Error> {
     let kind = if made.is_stream() { Kind::Events } else { Kind::Json };
     let answer = match (kind, context.request.version()) {
-        (Kind::Json, Version::HTTP_10) => hold(kind, made.body, context.context().spool()).await?,
+        (Kind::Json, Version::HTTP_10) => hold(kind, made.body, gateway.spool()).await?,
         _ => Answer::coming(kind, made.body),
     };
     Ok(answer.with_status(made.head.status).with_all(&made.head.headers))
+}
+
+/// What is read of the request, unless the gateway stops before: nothing was spent for it then.
+async fn unless_cut<T>(gateway: &Gateway, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::select! {
+        read = read => read,
+        () = gateway.cutoff().cancelled() => Err(Error::Unavailable),
+    }
 }
 
 fn ask(context: &Context) -> Result<Ask, Error> {
     Ask::read(&context.request_id, context.request.headers())
 }
 
-async fn admit(context: &Context) -> Result<Caller, Error> {
+async fn admit(gateway: &Gateway, context: &Context) -> Result<Caller, Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
-    flow::admit(context.context(), authorization.map(http::HeaderValue::as_bytes)).await
+    flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await
 }

@@ -15,9 +15,13 @@ mod made;
 mod models;
 mod outcome;
 mod parts;
+mod permit;
+mod reason;
 mod respond;
 mod screen;
+mod sheet;
 mod siblings;
+mod work;
 
 pub(crate) use ask::Ask;
 pub(crate) use edit::edit_image;
@@ -42,5 +46,21 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
             tracing::error!(error = &error as &dyn std::error::Error, "the store could not check a key");
             Error::Unavailable
         }
+    })
+}
+
+/// What was read of a request. What cannot be used is counted for its key: it leaves no record.
+///
+/// # Errors
+///
+/// The same.
+pub(crate) fn counted<T, E: Into<Error>>(gateway: &Gateway, caller: &Caller, read: Result<T, E>) -> Result<T, Error> {
+    read.map_err(|error| {
+        let error = error.into();
+        // A client that left has refused itself, and what is too much for now may be good later.
+        if matches!(error.code().status(), 400 | 404 | 413 | 415) {
+            gateway.keys().note_refusal(caller);
+        }
+        error
     })
 }

@@ -10,7 +10,9 @@
 mod book;
 mod error;
 mod pepper;
+mod refusals;
 mod secret;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -19,22 +21,26 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use error::{Denied, KeyError, MAX_NAME_CHARS, bad_name, is_name};
+pub(crate) use error::{Denied, KeyError};
 pub(crate) use pepper::Pepper;
 pub(crate) use secret::{Secret, SecretKind};
 
 use crate::gateway::store::{
-    Act, ActorKind, GroupRow, KeyChange, KeyFilter, Page, Role, Rotation, Store, StoreError, Timestamp, UserRow,
+    Act, ActorKind, GroupRow, KeyChange, KeyChanged, KeyFilter, Page, Role, Rotation, Store, StoreError, Timestamp,
+    UserRow,
 };
 pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
 use book::{Book, Entry};
 use error::{check_end, check_name};
+use refusals::Refusals;
 
 /// How fresh `last_used_at` is kept.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
+/// How long the use of a key waits for that of others, so that one commit holds them all.
+const TOUCH_TOGETHER: Duration = Duration::from_millis(250);
 
-/// How soon a change by another process takes effect here.
-const REFRESH_EVERY: Duration = Duration::from_millis(250);
+/// With so many notes of uses it is time to forget the old ones (ours).
+const MANY_TOUCHED: usize = 1000;
 
 /// How long the former secret stays good where nobody says how long (ours).
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -83,6 +89,8 @@ pub(crate) struct NewKey<'a> {
     pub(crate) group: &'a str,
     /// From when on it is no longer good.
     pub(crate) expires_at: Option<Timestamp>,
+    /// How many keys its user can have, if that is limited for whoever makes it.
+    pub(crate) at_most: Option<u32>,
 }
 
 /// A key with a secret just made: the only time that it is known.
@@ -94,8 +102,8 @@ pub(crate) struct Created {
     pub(crate) name: String,
     /// The id of the user.
     pub(crate) user: UserId,
-    /// The name of the user.
-    pub(crate) user_name: String,
+    /// The name of the user; none if the key belongs to no person yet.
+    pub(crate) user_name: Option<String>,
     /// The name of the group.
     pub(crate) group_name: String,
     /// The key itself.
@@ -108,13 +116,22 @@ pub(crate) struct Created {
     pub(crate) previous_until: Option<Timestamp>,
 }
 
+/// Which keys were used.
+#[derive(Default)]
+struct Touched {
+    /// When this process last noted the use of a key. About as many entries as keys were used within that time.
+    noted: HashMap<KeyId, Instant>,
+    /// Keys whose use is about to be written. While it holds any, a task is under way that writes them.
+    unwritten: Vec<KeyId>,
+}
+
 /// The keys of an installation.
 pub(crate) struct Keys {
     store: Arc<dyn Store>,
     pepper: Pepper,
     book: Book,
-    /// When this process last noted the use of a key. As many entries as keys were used.
-    touched: Mutex<HashMap<KeyId, Instant>>,
+    touched: Arc<Mutex<Touched>>,
+    refusals: Refusals,
     /// What keeps the book up to date, if anything does.
     watch: Mutex<Option<tokio::task::AbortHandle>>,
 }
@@ -122,42 +139,9 @@ pub(crate) struct Keys {
 impl Keys {
     /// The keys in this store, hashed under this pepper. The book is read when it is first needed.
     pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper) -> Self {
-        Self { book: Book::new(Arc::clone(&store)), store, pepper, touched: Mutex::default(), watch: Mutex::default() }
-    }
-
-    /// Keeps the book up to date for as long as somebody holds these keys.
-    pub(crate) fn watch(self: &Arc<Self>) {
-        let keys = Arc::downgrade(self);
-        let watch = tokio::runtime::Handle::current().spawn(async move {
-            let mut well = true;
-            while let Some(keys) = keys.upgrade() {
-                well = keys.round(well).await;
-                drop(keys);
-                tokio::time::sleep(REFRESH_EVERY).await;
-            }
-        });
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.abort_handle());
-    }
-
-    /// Ends the watch: the store is about to be closed.
-    pub(crate) fn stop(&self) {
-        if let Some(watch) = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            watch.abort();
-        }
-    }
-
-    /// One round. Whether the store is well, so that its trouble is told once and not four times a second.
-    async fn round(&self, was_well: bool) -> bool {
-        match self.book.refresh().await {
-            Ok(()) => true,
-            Err(error) => {
-                if was_well {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "changes of keys cannot be read; those that are known stay as they are");
-                }
-                false
-            }
-        }
+        let book = Book::new(Arc::clone(&store));
+        let (touched, refusals, watch) = (Arc::default(), Refusals::default(), Mutex::default());
+        Self { store, pepper, book, touched, refusals, watch }
     }
 
     /// Checks the value of an `Authorization` header.
@@ -165,11 +149,15 @@ impl Keys {
     /// # Errors
     /// [`Denied::Invalid`] for whatever is no good key; [`Denied::Unavailable`] where that could not be found out.
     pub(crate) async fn admit(&self, authorization: Option<&[u8]>) -> Result<Caller, Denied> {
-        let secret = authorization.and_then(bearer);
-        let secret = secret.and_then(|text| Secret::parse(SecretKind::Key, text)).ok_or(Denied::Invalid)?;
+        let secret = authorization.and_then(bearer).and_then(|text| Secret::parse(SecretKind::Key, text));
+        let Some(secret) = secret else { return Err(self.unknown()) };
         let now = Timestamp::now();
         let found = self.book.find(&secret.public_id(), |entry| self.is_its_secret(&secret, entry, now)).await;
-        let entry = found.map_err(Denied::Unavailable)?.filter(|entry| is_good(entry, now)).ok_or(Denied::Invalid)?;
+        let Some(entry) = found.map_err(Denied::Unavailable)? else { return Err(self.unknown()) };
+        if !is_good(&entry, now) {
+            self.refusals.of_entry(&entry);
+            return Err(Denied::Invalid);
+        }
         self.note_use(&entry.id);
         let Entry { id, user, group_name, .. } = &*entry;
         Ok(Caller {
@@ -178,6 +166,11 @@ impl Keys {
             user: user.clone(),
             group_name: group_name.to_string(),
         })
+    }
+
+    fn unknown(&self) -> Denied {
+        self.refusals.of_stranger();
+        Denied::Invalid
     }
 
     /// The same work whether the secret is the current one, the former one or neither.
@@ -191,9 +184,10 @@ impl Keys {
     /// Makes a key. A command or the gateway itself makes the group too where it is new.
     ///
     /// # Errors
-    /// [`KeyError::Field`] before anything is stored; [`KeyError::Store`] where it could not be.
+    /// [`KeyError::Field`] before anything is stored; [`KeyError::TooMany`] if the user has as many as allowed;
+    /// [`KeyError::Store`] where it could not be.
     pub(crate) async fn create(&self, act: &Act, new: NewKey<'_>) -> Result<Created, KeyError> {
-        check_name("name", "key", new.name)?;
+        let name = check_name("name", "key", new.name)?;
         check_name("group", "group", new.group)?;
         check_end(new.expires_at, act.at)?;
         if new.user.disabled_at.is_some() {
@@ -204,9 +198,9 @@ impl Keys {
         let key = KeyRow {
             id: KeyId::random()?,
             public_id: secret.public_id(),
-            name: new.name.to_owned(),
+            name,
             user: new.user.id.clone(),
-            user_name: new.user.name.clone(),
+            user_name: new.user.shown_name(),
             user_disabled_at: None,
             group: group.id,
             group_name: group.name,
@@ -216,9 +210,13 @@ impl Keys {
             expires_at: new.expires_at,
             last_used_at: None,
             disabled_at: None,
+            locked: None,
+            latest_end: new.expires_at.filter(|_| act.user.as_ref() != Some(&new.user.id)),
             deleted_at: None,
         };
-        self.store.insert_key(act, &key).await?;
+        if !self.store.insert_key(act, &key, new.at_most).await? {
+            return Err(KeyError::TooMany(new.at_most.unwrap_or_default()));
+        }
         self.follow().await;
         Ok(Created::of(key, secret))
     }
@@ -228,7 +226,7 @@ impl Keys {
     pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> Created {
         let act = Act::command();
         let user = self.store.ensure_user(&act, user).await.unwrap();
-        self.create(&act, NewKey { name, user: &user, group, expires_at: None }).await.unwrap()
+        self.create(&act, NewKey { name, user: &user, group, expires_at: None, at_most: None }).await.unwrap()
     }
 
     async fn group(&self, act: &Act, new: &NewKey<'_>) -> Result<GroupRow, KeyError> {
@@ -269,7 +267,8 @@ impl Keys {
     /// Changes the key with that id or public id. Here it takes effect before this returns.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] where there is none, or it is somebody else's.
+    /// [`KeyError::Unknown`] where there is none, or it is somebody else's; [`KeyError::Locked`] and
+    /// [`KeyError::PastLatestEnd`] if its owner would undo what an admin has decided.
     pub(crate) async fn change(
         &self,
         act: &Act,
@@ -291,14 +290,18 @@ impl Keys {
         owner: Option<&UserId>,
         changes: &[KeyChange],
     ) -> Result<KeyRow, KeyError> {
+        let mut checked = Vec::with_capacity(changes.len());
         for change in changes {
-            match change {
-                KeyChange::Rename(name) => check_name("name", "key", name)?,
-                KeyChange::Expire(end) => check_end(*end, act.at)?,
-                KeyChange::Disable | KeyChange::Enable | KeyChange::Delete => {}
-            }
+            checked.push(match change {
+                KeyChange::Rename(name) => KeyChange::Rename(check_name("name", "key", name)?),
+                KeyChange::Expire(end) => {
+                    check_end(*end, act.at)?;
+                    change.clone()
+                }
+                KeyChange::Disable | KeyChange::Enable | KeyChange::Delete => change.clone(),
+            });
         }
-        let key = self.store.change_key(act, handle, owner, changes).await?.ok_or(KeyError::Unknown)?;
+        let key = changed(self.store.change_key(act, handle, owner, &checked).await?)?;
         self.follow().await;
         Ok(key)
     }
@@ -322,7 +325,7 @@ impl Keys {
         let secret = Secret::under(&key.public_id)?;
         let previous_until = (!grace.is_zero()).then(|| act.at + grace);
         let next = Rotation { hash: self.pepper.hash(&secret), previous_until };
-        let key = self.store.rotate_key(act, &key.id, owner, next).await?.ok_or(KeyError::Unknown)?;
+        let key = changed(self.store.rotate_key(act, &key.id, owner, next).await?)?;
         self.follow().await;
         Ok(Created::of(key, secret))
     }
@@ -339,19 +342,37 @@ impl Keys {
         let now = Instant::now();
         {
             let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-            match touched.get_mut(key) {
+            if touched.noted.len() >= MANY_TOUCHED {
+                touched.noted.retain(|_, last| now.duration_since(*last) < TOUCH_EVERY);
+            }
+            match touched.noted.get_mut(key) {
                 Some(last) if now.duration_since(*last) < TOUCH_EVERY => return,
                 Some(last) => *last = now,
-                None => drop(touched.insert(key.clone(), now)),
+                None => drop(touched.noted.insert(key.clone(), now)),
+            }
+            touched.unwritten.push(key.clone());
+            if touched.unwritten.len() > 1 {
+                return;
             }
         }
-        let (store, key) = (Arc::clone(&self.store), key.clone());
+        let (store, touched) = (Arc::clone(&self.store), Arc::clone(&self.touched));
         // Nobody waits for it: a note lost at shutdown makes `last_used_at` a minute older.
         tokio::runtime::Handle::current().spawn(async move {
-            if let Err(error) = store.touch_key(&key, Timestamp::now()).await {
-                tracing::debug!(%key, %error, "the use of a key was not noted");
+            tokio::time::sleep(TOUCH_TOGETHER).await;
+            let keys = std::mem::take(&mut touched.lock().unwrap_or_else(PoisonError::into_inner).unwritten);
+            if let Err(error) = store.touch_keys(&keys, Timestamp::now()).await {
+                tracing::debug!(keys = keys.len(), %error, "the use of keys was not noted");
             }
         });
+    }
+}
+
+fn changed(changed: KeyChanged) -> Result<KeyRow, KeyError> {
+    match changed {
+        KeyChanged::Done(key) => Ok(*key),
+        KeyChanged::Unknown => Err(KeyError::Unknown),
+        KeyChanged::Locked(lock) => Err(KeyError::Locked(lock)),
+        KeyChanged::PastLatestEnd(latest) => Err(KeyError::PastLatestEnd(latest)),
     }
 }
 

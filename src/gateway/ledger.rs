@@ -9,6 +9,7 @@
 //! One task writes. It commits whatever has gathered while its last commit ran, and waits for no timer: alone a
 //! request pays for one commit, in a crowd hundreds share it.
 
+mod health;
 mod open;
 mod writer;
 
@@ -25,6 +26,8 @@ pub(crate) use crate::gateway::store::{
 };
 use crate::gateway::store::{Store, StoreError, Timestamp};
 use crate::gateway::telemetry::Metrics;
+use health::WriteHealth;
+pub(crate) use health::WriteTrouble;
 use open::Entry;
 pub(crate) use open::{Call, OpenRecord, Outcome};
 use writer::{Message, Writer};
@@ -70,6 +73,8 @@ pub(crate) struct Draft {
     pub(crate) end_user: Option<String>,
     /// Whether an image tool was put into the request.
     pub(crate) injected_tool: bool,
+    /// The keyed hash by which a client's own retry of this job is known.
+    pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
 /// Why a record could not be begun or closed. For the caller of the gateway all of it is a 503.
@@ -96,6 +101,7 @@ pub(crate) struct Ledger {
     room: Arc<Semaphore>,
     unsettled: watch::Sender<usize>,
     metrics: Arc<Metrics>,
+    health: Arc<WriteHealth>,
 }
 
 impl Ledger {
@@ -113,9 +119,10 @@ impl Ledger {
         #[expect(clippy::disallowed_methods, reason = "intents are bounded by `room`, and each has one outcome")]
         let (outbox, inbox) = mpsc::unbounded_channel();
         // Who waits for it is `drain`.
-        tokio::runtime::Handle::current().spawn(Writer::new(store, node, inbox).run());
+        let health = Arc::<WriteHealth>::default();
+        tokio::runtime::Handle::current().spawn(Writer::new(store, node, inbox, Arc::clone(&health)).run());
         let room = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
-        Ok(Self { outbox, room, unsettled: watch::Sender::new(0), metrics })
+        Ok(Self { outbox, room, unsettled: watch::Sender::new(0), metrics, health })
     }
 
     /// Begins a record. When this returns, a kill can no longer lose it.
@@ -130,11 +137,17 @@ impl Ledger {
         let (reply, answer) = oneshot::channel();
         // Should this future be dropped from here on, the writer skips the intent, or closes what it has written.
         self.outbox.send(Message::Open { intent, reply, _room: room }).map_err(|_| LedgerError::Stopped)?;
-        match tokio::time::timeout(OPEN_PATIENCE, answer).await {
+        let opened = match tokio::time::timeout(OPEN_PATIENCE, answer).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(_)) => Err(LedgerError::Stopped),
             Err(_) => Err(LedgerError::Overloaded),
-        }
+        };
+        opened.map(OpenRecord::begin)
+    }
+
+    /// Why records cannot be written, where they cannot.
+    pub(crate) fn write_trouble(&self, now: Instant) -> Option<WriteTrouble> {
+        self.health.trouble(now)
     }
 
     /// How many records are open or on their way to the database.
@@ -158,6 +171,8 @@ fn running(draft: Draft) -> Record {
         stream: draft.stream,
         state: State::Running,
         error_code: None,
+        error_reason: None,
+        error_detail: None,
         size: draft.size.map(clip),
         quality: draft.quality.map(clip),
         output_format: draft.output_format.map(clip),
@@ -175,6 +190,8 @@ fn running(draft: Draft) -> Record {
         end_user: draft.end_user.map(clip),
         fallback: None,
         injected_tool: draft.injected_tool,
+        response_id: None,
+        fingerprint: draft.fingerprint,
     }
 }
 

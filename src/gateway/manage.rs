@@ -8,11 +8,13 @@
 
 mod ask;
 mod change;
+mod first_key;
 mod state;
 
 pub(crate) use super::accounts::{Availability, Explained};
 pub(crate) use ask::{Probed, explain, probe};
 pub(crate) use change::{Wanted, add, change, delete, rotate};
+pub(crate) use first_key::{first_key_end, is_real, remember_first_key, retire_first_key, was_welcomed};
 pub(crate) use state::State;
 
 use super::accounts::account_of_row;
@@ -101,6 +103,26 @@ pub(crate) async fn accounts(config: &Config, store: &SqliteStore) -> Result<Vec
         row: Some(row),
     });
     Ok(of_file.chain(kept).collect())
+}
+
+/// The names of the accounts that the store has, and not the file.
+///
+/// # Errors
+///
+/// Where the store has trouble.
+pub(crate) async fn names_in_store(store: &SqliteStore) -> Result<Vec<String>, StoreError> {
+    let rows = store.list_accounts().await?;
+    Ok(rows.into_iter().filter(|row| row.source == KEPT).map(|row| row.name).collect())
+}
+
+/// Whether the store has an account that can cost something.
+///
+/// # Errors
+///
+/// Where the store has trouble.
+pub(crate) async fn has_real_in_store(store: &SqliteStore) -> Result<bool, StoreError> {
+    let simulator = config::Upstream::Simulator.kind();
+    Ok(store.list_accounts().await?.iter().any(|row| row.source == KEPT && row.kind != simulator))
 }
 
 /// Takes the simulator that nobody configured out of the settings where the store has accounts: it is there because

@@ -32,7 +32,7 @@ pub(crate) use sessions::{Opened, Session};
 pub(crate) use sign_in::Origin;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::keys::Pepper;
 use super::store::{AuditFilter, AuditRow, Page, Store, Timestamp, TokenId};
@@ -48,7 +48,7 @@ pub(crate) struct People {
     limits: Limits,
     clock: Clock,
     /// The groups of the settings, which alone can change them.
-    of_file: Vec<String>,
+    of_file: RwLock<Vec<String>>,
     /// When the use of a token was last noted here. As many entries as tokens were used.
     touched: Mutex<HashMap<TokenId, Timestamp>>,
 }
@@ -65,9 +65,14 @@ impl People {
             passwords: Passwords::new(),
             limits: Limits::default(),
             clock: Clock::new(),
-            of_file,
+            of_file: RwLock::new(of_file),
             touched: Mutex::default(),
         }
+    }
+
+    /// The groups of settings that were read again.
+    pub(crate) fn set_groups_of_file(&self, groups: Vec<String>) {
+        *self.of_file.write().unwrap_or_else(PoisonError::into_inner) = groups;
     }
 
     /// A part of the audit trail, newest first.

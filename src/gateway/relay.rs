@@ -22,6 +22,7 @@ mod prove;
 mod rewrite;
 mod scan;
 mod sse;
+mod taking;
 mod tap;
 
 pub(crate) use body::{Closing, Ending, RelayBody};
@@ -30,7 +31,7 @@ pub(crate) use gathered::{Kept, Unkept, gather, keep};
 pub(crate) use pass::Told;
 pub(crate) use prove::{NoProof, Proven, prove, prove_drawn, prove_response};
 pub(crate) use rewrite::Summary;
-pub(crate) use tap::Limits;
+pub(crate) use tap::{Broken, Limits};
 
 #[cfg(test)]
 mod tests;

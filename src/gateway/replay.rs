@@ -22,28 +22,39 @@
 //!
 //! # No key from the caller
 //!
-//! The official SDKs mark their own retries. [`Replay::expect`] registers each plain job under what it asks for. Where
-//! the caller leaves before the answer, the job is an orphan, and what it makes is written down; [`Replay::adopt`] gives
-//! it to one retry, in flight or finished. Refusals and ends that may have been paid for are given to every such retry.
-//! Codex does not mark the retries of its image tool, but names the turn of its conversation: the same call in the same
-//! turn is asked for here first, and runs anew where nothing was left behind.
-//! This is memory of one process: after a restart a retry runs anew. A caller who leaves within the body, when the head
-//! was out, leaves no orphan.
+//! The official SDKs mark their own retries, and say so with the first try already. [`Replay::expect`] registers each plain
+//! job under what it asks for. Of a client that marks its retries the answer is written down from the beginning, and its
+//! own caller reads it like everybody else; of any other only where the caller leaves before the answer, or somebody asks
+//! for the same meanwhile. Codex does not mark the retries of its image tool, but names the turn of its conversation: the
+//! same call in the same turn is a retry. Streams without a key are not registered: they end with their caller.
+//!
+//! | What became of the job that a retry means | The retry gets ([`Replay::earlier`]) |
+//! |---|---|
+//! | its caller has left, before the answer or within it | the answer, in flight or finished |
+//! | its caller is still there | after a second the same answer, beside the caller |
+//! | a refusal, an end that may have been paid for | the same end |
+//! | an answer that broke off or was let go; its process died before the answer was whole | "outcome unknown" |
+//! | its caller, or a retry, has all of the answer; an end that cost nothing | a run of its own |
+//!
+//! Of as many retries as jobs each gets one. What an orphan has made lies in the store like an answer with a key, so it
+//! survives a restart. What was running when a process died is known by the fingerprint in its record, and what was on
+//! its way to somebody by the name of its unfinished file: both are keyed hashes.
 //!
 //! # What lies where
 //!
 //! Answers are files in frames that are sealed with a key for each file; that of a finished answer lies sealed in its
-//! row, so a file says nothing without the database and the master key. The files of orphans have no name. Both have
-//! bounds, and the oldest goes first. The disk is never in the way: an answer that it does not take goes from hand to
-//! hand to those who follow already, at the pace of the slowest, and is lost to later repeats.
+//! row, so a file says nothing without the database and the master key. The name of a file says whose it is: a start
+//! reads the folder and no rows. Both kinds have bounds; beyond them the oldest of the API key that holds most goes. The
+//! disk is never in the way: an answer that it does not take goes from hand to hand to those who follow already, at the
+//! pace of the slowest, and is lost to later repeats.
 //!
 //! # How the corridor uses it
 //!
 //! ```text
-//! let follower = match replay.enter(&caller, &job, key, request_id).await? {
+//! let follower = match replay.enter(&caller, task, key, request_id).await? {
 //!     Entrance::Fresh(ticket) => {
 //!         let follower = ticket.follow();
-//!         spawn(async move { ticket.record(make(job).await).await });
+//!         spawn(async move { ticket.record(make(task).await).await });
 //!         follower
 //!     }
 //!     Entrance::Follow(follower) => follower,
@@ -52,19 +63,21 @@
 //! };
 //! let head = follower.head().await?; // and the follower is the body
 //!
-//! if retry >= 1 && let Some(follower) = replay.adopt(&caller, &job).await { return /* as above */ }
-//! let (waiting, promise) = replay.expect(&caller, &job);
-//! spawn(async move { promise.done(make(job).await).await });
+//! if retry >= 1 && let Some(follower) = replay.earlier(&caller, &task, fingerprint).await? { return /* as above */ }
+//! let (waiting, promise) = replay.expect(&caller, task, expected);
+//! spawn(async move { promise.done(make(task).await).await });
 //! waiting.answer().await // dropped before it is ready: an orphan
 //! ```
 
 mod adopt;
+mod durable;
 mod fingerprint;
 mod follower;
 mod frames;
 mod head;
 mod keyed;
 mod orphans;
+mod pending;
 mod promise;
 mod recorder;
 mod room;
@@ -80,33 +93,47 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 pub(crate) use follower::Follower;
 pub(crate) use head::{Head, Recordable};
 pub(crate) use keyed::Entrance;
-pub(crate) use promise::{Promise, Waiting};
+pub(crate) use orphans::Expected;
+pub(crate) use promise::{Given, Promise, Waiting};
 
 use crate::error::Error;
 use crate::gateway::config;
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::Job;
-use crate::gateway::store::{NodeId, Store, StoreError, Vault};
+use crate::gateway::rules::SharedTask;
+use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
+use crate::tables;
+use durable::Earlier;
+use fingerprint::Digest;
 use keyed::Keyed;
 use orphans::Orphans;
+use pending::PendingWork;
 use promise::Registered;
-use shelf::Shelf;
+use shelf::{Shelf, Windows};
 
 /// Where the files lie, in the data directory.
 const FOLDER: &str = "replays";
 /// One part in so many of the room is for orphans.
 const ORPHAN_SHARE: u64 = 4;
+/// No plain job takes longer.
+const LONGEST_JOB: Duration = Duration::from_secs(tables::REQUEST_TOTAL_SECONDS);
+/// How long a record that runs is looked at again of which no job is known here, and how often.
+const RUNNING_PATIENCE: Duration = Duration::from_secs(1);
+const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 /// Between two clean-ups.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Answers that can be given again.
 pub(crate) struct Replay {
+    pending: PendingWork,
     keyed: Arc<Keyed>,
     /// Nothing where the configuration wants none.
     orphans: Option<Arc<Orphans>>,
+    orphan_window: Duration,
 }
 
 /// Why it could not be found out what a repeat gets. Nothing was spent.
@@ -142,14 +169,20 @@ impl Replay {
         node: NodeId,
     ) -> Result<Self, ReplayError> {
         let share = if settings.orphans { settings.max_bytes / ORPHAN_SHARE } else { 0 };
-        let shelf = Shelf::open(data_dir.join(FOLDER), settings.max_bytes - share).map_err(ReplayError::Folder)?;
-        let orphans = settings.orphans.then(|| Orphans::new(settings.orphan_window, shelf.folder().to_owned(), share));
-        let keyed = Arc::new(Keyed::new(store, vault, shelf, node, settings.idempotency_window));
+        let room = settings.max_bytes - share;
+        let windows = Windows { answers: settings.idempotency_window, orphans: settings.orphan_window };
+        let shelf = Shelf::open(data_dir.join(FOLDER), room, windows);
+        let shelf = shelf.map_err(ReplayError::Folder)?;
+        let pending = PendingWork::new();
+        let keyed = Keyed::new(store, vault, shelf, node, settings.idempotency_window);
+        let keyed = Arc::new(keyed.counted_by(pending.clone()));
+        let window = settings.orphan_window;
+        let orphans = settings.orphans.then(|| Orphans::new(window, Arc::clone(&keyed), share, pending.clone()));
         keyed.settle().await?;
         let work = sweep(Arc::downgrade(&keyed), orphans.as_ref().map(Arc::downgrade));
         // It ends with the room.
         drop(tokio::runtime::Handle::current().spawn(work));
-        Ok(Self { keyed, orphans })
+        Ok(Self { pending, keyed, orphans, orphan_window: settings.orphan_window })
     }
 
     /// How a request with an idempotency key goes on. Of several at once, one is fresh.
@@ -160,38 +193,97 @@ impl Replay {
     pub(crate) async fn enter(
         &self,
         caller: &Caller,
-        job: &Arc<Job>,
+        task: impl Into<SharedTask>,
         idempotency_key: &str,
         request_id: &str,
     ) -> Result<Entrance, ReplayError> {
-        let digest = fingerprint::digest(job).await.map_err(ReplayError::Files)?;
+        let task = task.into();
+        let digest = fingerprint::digest(&task).await.map_err(ReplayError::Files)?;
         let digest = fingerprint::locked(&digest, idempotency_key);
-        let scope = fingerprint::scope(caller, job.operation(), idempotency_key);
-        self.keyed.enter(scope, digest, request_id).await
+        let scope = fingerprint::scope(caller, task.operation(), idempotency_key);
+        self.keyed.enter(caller.key(), scope, digest, request_id).await
     }
 
-    /// Registers a plain job without an idempotency key: the caller's side of it, and the job's.
-    pub(crate) fn expect<M: Recordable>(&self, caller: &Caller, job: &Arc<Job>) -> (Waiting<M>, Promise<M>) {
-        promise::pair(
-            self.orphans
-                .as_ref()
-                .map(|orphans| Registered { orphans: Arc::clone(orphans), place: orphans.attend(caller, job) }),
-        )
+    /// The keyed hash by which a retry of this plain request is known after a restart; nothing where none is expected and
+    /// files would have to be read for it.
+    pub(crate) async fn fingerprint(&self, caller: &Caller, task: &SharedTask, marks_retries: bool) -> Option<Digest> {
+        if self.orphans.is_none() || !(marks_retries || fingerprint::is_in_memory(task)) {
+            return None;
+        }
+        match fingerprint::digest(task).await {
+            Ok(digest) => Some(self.keyed.vault.keyed_hash(&format!("retry of {}", caller.key()), &digest)),
+            Err(error) => {
+                tracing::error!(%error, "the files of a request cannot be read, so no retry of it will be known");
+                None
+            }
+        }
     }
 
-    /// What a retry of a client's own gets without spending; `None` where it runs anew.
-    pub(crate) async fn adopt(&self, caller: &Caller, job: &Arc<Job>) -> Option<Follower> {
-        adopt::adopt(self.orphans.as_ref()?, caller, job).await
+    /// Registers a plain job without an idempotency key: the caller's side of it, and the job's. Where the caller's
+    /// client says that it marks its own retries, the answer is written down while the caller reads it.
+    pub(crate) fn expect<M: Recordable>(
+        &self,
+        caller: &Caller,
+        task: impl Into<SharedTask>,
+        expected: Expected,
+    ) -> (Waiting<M>, Promise<M>) {
+        promise::pair(self.orphans.as_ref().map(|orphans| {
+            let place = orphans.attend(caller, task.into(), expected);
+            Registered { orphans: Arc::clone(orphans), place }
+        }))
+    }
+
+    /// What a retry of a client's own gets without spending, of this life of the process or an earlier one; `None` where it
+    /// runs anew.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be found out; nothing may be spent then.
+    pub(crate) async fn earlier(
+        &self,
+        caller: &Caller,
+        task: &SharedTask,
+        fingerprint: Option<Digest>,
+    ) -> Result<Option<Follower>, ReplayError> {
+        if self.orphans.is_none() {
+            return Ok(None);
+        }
+        let until = Instant::now() + RUNNING_PATIENCE;
+        loop {
+            let adopted = self.adopt(caller, task.clone()).await;
+            let Some(fingerprint) = fingerprint.filter(|_| adopted.is_none()) else { return Ok(adopted) };
+            if let Some(kept) = self.keyed.find_orphan(&fingerprint).await? {
+                return Ok(Some(kept));
+            }
+            let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
+            match self.keyed.earlier(&fingerprint, since).await? {
+                Earlier::Nothing => return Ok(None),
+                // Its record may be about to be closed.
+                Earlier::Running if Instant::now() < until => tokio::time::sleep(RUNNING_PAUSE).await,
+                Earlier::Running | Earlier::Unknown => return Ok(Some(Orphans::unknown())),
+            }
+        }
+    }
+
+    /// The same of this life only.
+    pub(crate) async fn adopt(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<Follower> {
+        adopt::adopt(self.orphans.as_ref()?, caller, &task.into()).await
     }
 
     /// Remembers an end that no [`Promise`] has seen: that of a stream, or of a body that broke off. Ends that cost
     /// nothing are not remembered.
-    pub(crate) async fn remember(&self, caller: &Caller, job: &Arc<Job>, error: &Error) {
+    pub(crate) async fn remember(&self, caller: &Caller, task: impl Into<SharedTask>, error: &Error) {
         if let Some(orphans) = &self.orphans
             && head::is_final(error)
         {
-            orphans.remember(caller, job, error).await;
+            orphans.remember(caller, task.into(), error).await;
         }
+    }
+
+    /// Waits until every claim is settled or given back, and every answer that is owed is written down. The caller bounds
+    /// the wait.
+    pub(crate) async fn drain(&self) {
+        self.pending.finished().await;
     }
 }
 

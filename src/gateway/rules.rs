@@ -16,7 +16,7 @@ pub(crate) use fields::{check as check_fields, object as read_object};
 pub(crate) use job::{Job, Material};
 pub(crate) use models::ImageModels;
 pub(crate) use response::{ImageTool, ResponseJob};
-pub(crate) use task::Task;
+pub(crate) use task::{SharedTask, Task};
 
 use chrono::{DateTime, Utc};
 use http::HeaderMap;

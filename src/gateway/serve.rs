@@ -1,28 +1,30 @@
 //! Start and end: everything is checked before anything is bound, and nothing that was paid for is dropped at the end.
 
+mod reload;
+mod shutdown;
+mod signals;
 mod welcome;
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::{Instant, timeout_at};
 
 use super::config::{Config, Listen};
 use super::console::KeyAsToken;
 use super::filter::FilterError;
-use super::front::{self, ServerError};
+use super::front::{self, Connections, ServerError};
 use super::keys;
 use super::people::PeopleError;
 use super::replay::ReplayError;
-use super::store::StoreError;
+use super::store::{Act, StoreError};
 use super::upstream::TransportError;
-use super::{Gateway, endpoints, manage, open_store};
+use super::{Current, Gateway, endpoints, manage, open_store};
+use reload::{Read, Reload};
+use shutdown::LEDGER_PATIENCE;
+use signals::Request;
+pub(crate) use signals::Signals;
 use welcome::Welcome;
-
-/// Records are given so long at least (ours): the database answers in milliseconds, or not at all.
-const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -73,53 +75,62 @@ pub(crate) enum ServeError {
 /// # Errors
 ///
 /// Where it cannot start. Once it has printed `listening on http://…` it no longer fails.
-pub(crate) async fn serve(mut config: Config, out: &mut (dyn Write + Send)) -> Result<(), ServeError> {
+pub(crate) async fn serve(
+    mut config: Config,
+    read: Read,
+    mut signals: Signals,
+    out: impl Write + Send + 'static,
+) -> Result<(), ServeError> {
     let store = open_store(&config).await?;
-    let _lock = store.lock_for_serving()?;
+    let lock = store.lock_for_serving()?;
     manage::without_stand_in(&mut config, &store).await?;
-    let gateway = Arc::new(Gateway::build(&config, &store).await?);
+    if config.accounts.iter().any(manage::is_real) || manage::has_real_in_store(&store).await? {
+        manage::retire_first_key(&config, &store, &Act::system()).await?;
+    }
+    let current = Current::new(Gateway::build(&config, &store).await?);
+    let gateway = current.get();
     let listen = address(&config.listen).await?;
-    let mut stop = Stop::listen()?;
     let measuring = match &config.metrics_listen {
-        Some(listen) => Some(front::start(endpoints::measuring, Arc::clone(&gateway), address(listen).await?)?),
+        Some(listen) => {
+            let (listen, connections) = (address(listen).await?, Connections::measuring());
+            Some(front::start(endpoints::measuring, current.clone(), listen, connections).await?)
+        }
         None => None,
     };
-    let server = front::start(endpoints::description, Arc::clone(&gateway), listen)?;
+    let connections = Arc::clone(gateway.connections());
+    let server = front::start(endpoints::description, current.clone(), listen, connections).await?;
     if let Some(measuring) = &measuring {
         tracing::info!(address = %measuring.address(), "metrics are served");
     }
-    Welcome::prepare(&config, &store, &gateway).await?.say(out, &config, server.address())?;
-    stop.asked().await;
-    tracing::info!(patience = ?config.drain_timeout, "stopping: running requests may finish; ask again to leave at once");
-    gateway.accounts().stop();
-    let end = Instant::now() + config.drain_timeout;
-    tokio::select! {
-        finished = server.stop(config.drain_timeout) => {
-            if !finished {
-                tracing::warn!("some connections did not finish in time");
-            }
-        }
-        () = stop.asked() => tracing::warn!("leaving at once: the next start records what was running as interrupted"),
-    }
-    // Jobs whose callers have left are still being read to their end; their records are waited for here.
-    let drained = async {
-        let settled = async { tokio::join!(gateway.ledger().drain(), gateway.accounts().finish()) };
+    let welcome = Welcome::prepare(&config, &store, &gateway).await?;
+    let mut printing = pin!(print(out, welcome.text(&config, server.address())));
+    let mut printed = false;
+    let mut reload = Reload { read, store: Arc::clone(&store), current, config };
+    let mut reloads = 0;
+    lock.tell(reloads, &Ok(String::new()));
+    loop {
         tokio::select! {
-            ((), ()) = settled => true,
-            () = stop.asked() => false,
+            result = &mut printing, if !printed => {
+                result?;
+                printed = true;
+            }
+            request = signals.next() => match request {
+                Request::Stop => break,
+                Request::Reload => {
+                    let result = reload.run().await;
+                    reloads += 1;
+                    lock.tell(reloads, &result);
+                }
+            },
         }
-    };
-    if !timeout_at(end.max(Instant::now() + LEDGER_PATIENCE), drained).await.unwrap_or(false) {
-        tracing::warn!(
-            unsettled = gateway.ledger().unsettled(),
-            "some jobs did not finish in time; the next start records them as interrupted"
-        );
     }
+    shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &reload.config).await;
     if let Some(measuring) = measuring {
         // Last of all, so that the end can be watched; what it answers takes no time.
         measuring.stop(LEDGER_PATIENCE).await;
     }
-    gateway.keys().stop();
+    gateway.keys().stop().await;
+    gateway.retention().stop();
     store.close().await;
     Ok(())
 }
@@ -130,40 +141,9 @@ async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {
     found.next().ok_or_else(unknown)
 }
 
-/// The signals that ask a process to stop.
-struct Stop {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-// === impl Stop ===
-
-impl Stop {
-    /// Listens before anything is bound, so that no signal is missed.
-    fn listen() -> Result<Self, ServeError> {
-        #[cfg(unix)]
-        {
-            use tokio::signal::unix::{SignalKind, signal};
-            let open = |kind| signal(kind).map_err(|source| ServeError::Io { doing: "listening for signals", source });
-            Ok(Self { terminate: open(SignalKind::terminate())?, interrupt: open(SignalKind::interrupt())? })
-        }
-        #[cfg(not(unix))]
-        Ok(Self {})
-    }
-
-    #[cfg(unix)]
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-
-    #[cfg(not(unix))]
-    async fn asked(&mut self) {
-        // Without a handler for it the system ends the process by itself.
-        let _ = tokio::signal::ctrl_c().await;
-    }
+/// On a thread of its own: where nobody reads standard output, printing never ends.
+async fn print(mut out: impl Write + Send + 'static, text: String) -> Result<(), ServeError> {
+    let print = move || out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let printed = tokio::task::spawn_blocking(print).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    printed.map_err(|source| ServeError::Io { doing: "writing to standard output", source })
 }

@@ -5,9 +5,10 @@
 //! Rules: memory does not grow with an upload, every attempt can read it again, and no file has a name, so none
 //! survives its request or a kill of the process.
 //!
-//! All of this was measured: overwriting the pages of a file that is already there costs a third of making a new one,
-//! and a hop to another thread costs more than the write itself. So files are reused, and written in the task.
+//! Overwriting the pages of a file that is already there was measured to cost a third of making a new one, so files
+//! are reused. They are written on threads that may wait: a disk that stalls must not hold up those who need none.
 
+mod budget;
 mod kept;
 mod upload;
 
@@ -19,25 +20,41 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use budget::Budgets;
+use budget::Share;
+pub(crate) use budget::{Exceeded, Usage};
 pub(crate) use kept::{Keeper, Kept};
 pub(crate) use upload::{EditForm, Upload};
 
+use crate::gateway::config::Uploads;
 use crate::image::Source;
 
 /// Files that wait for their next upload; more are let go.
 const IDLE_MAX: usize = 32;
 /// A file that waits keeps at most so much of the disk.
 const KEPT_BYTES: u64 = 32 * 1024 * 1024;
+/// Threads that may wait for the disk at once (ours): others need threads as well.
+const DISK_THREADS: usize = 64;
 
 /// Makes places for uploads; clones share the files.
 #[derive(Clone, Debug)]
-pub(crate) struct Spool(Arc<Pool>);
+pub(crate) struct Spool {
+    pool: Arc<Pool>,
+    /// The key that what is written counts for.
+    owner: Option<Arc<str>>,
+}
 
 /// An upload that is still coming.
 #[derive(Debug)]
 pub(crate) struct Writer {
     place: Place,
     length: u64,
+    /// Somebody sends it. Otherwise it is of an answer that was paid for, and only the disk itself can refuse it.
+    owned: bool,
 }
 
 /// A whole upload. Its file goes back when the last copy of it is dropped.
@@ -51,6 +68,15 @@ pub(crate) struct Spooled {
 struct Pool {
     folder: PathBuf,
     idle: Mutex<Vec<Nameless>>,
+    budgets: Budgets,
+    threads: Arc<Semaphore>,
+}
+
+/// Memory for a body that is still arriving; it counts until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    share: Share,
+    pool: Arc<Pool>,
 }
 
 /// A file without a name.
@@ -67,6 +93,7 @@ struct Place {
     /// Nothing only while it is being dropped.
     nameless: Option<Nameless>,
     pool: Arc<Pool>,
+    share: Share,
 }
 
 // === impl Spool ===
@@ -77,25 +104,74 @@ impl Spool {
     /// # Errors
     ///
     /// Where no file can be made there: better now than at the first upload.
-    pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
+    pub(crate) fn open_in(data_dir: &Path, limits: &Uploads) -> io::Result<Self> {
         let folder = data_dir.join("spool");
         prepare(&folder)?;
         let first = Nameless::new(&folder)?;
-        Ok(Self(Arc::new(Pool { folder, idle: Mutex::new(vec![first]) })))
+        let budgets = Budgets::new(limits, folder.clone());
+        let threads = Arc::new(Semaphore::new(DISK_THREADS));
+        let pool = Arc::new(Pool { folder, idle: Mutex::new(vec![first]), budgets, threads });
+        Ok(Self { pool, owner: None })
+    }
+
+    /// The same for what this key sends: it counts against the share of the key.
+    pub(crate) fn owned_by(&self, key: Option<&str>) -> Self {
+        Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
+    }
+
+    /// A share of the memory for bodies that are still arriving.
+    pub(crate) fn memory(&self) -> Memory {
+        Memory { share: self.pool.budgets.memory.share(self.owner.clone()), pool: Arc::clone(&self.pool) }
+    }
+
+    /// What is held at this moment.
+    pub(crate) fn usage(&self) -> Usage {
+        self.pool.budgets.usage()
+    }
+
+    /// As [`Spool::begin`], on a thread that may wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Spool::begin`].
+    pub(crate) async fn open(&self) -> io::Result<Writer> {
+        let spool = self.clone();
+        self.pool.off_worker(move || spool.begin()).await
+    }
+
+    /// Runs work with files on a thread that may wait.
+    ///
+    /// # Errors
+    ///
+    /// Where the work panics.
+    pub(crate) async fn off_worker<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        self.pool.off_worker(move || Ok(work())).await
     }
 
     /// A place for one upload.
     ///
     /// # Errors
     ///
-    /// Where no more files can be made.
+    /// Where no more files can be made, or the rest of the disk belongs to the database.
     pub(crate) fn begin(&self) -> io::Result<Writer> {
-        let idle = self.0.idle().pop();
+        if !self.pool.leaves_free(0) {
+            return Err(self.pool.budgets.refuse(Exceeded::Free));
+        }
+        let idle = self.pool.idle().pop();
         let nameless = match idle {
             Some(nameless) => nameless,
-            None => Nameless::new(&self.0.folder)?,
+            None => Nameless::new(&self.pool.folder)?,
         };
-        Ok(Writer { place: Place { nameless: Some(nameless), pool: Arc::clone(&self.0) }, length: 0 })
+        Ok(self.writer(nameless))
+    }
+
+    fn writer(&self, nameless: Nameless) -> Writer {
+        let share = self.pool.budgets.disk.share(self.owner.clone());
+        let place = Place { nameless: Some(nameless), pool: Arc::clone(&self.pool), share };
+        Writer { place, length: 0, owned: self.owner.is_some() }
     }
 
     /// A place for a body that may be small: only a large one takes a file.
@@ -133,9 +209,15 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// Where the disk does not take it. A full disk is tried again when the files that only wait have been let go.
+    /// Where the disk does not take it, or a budget does not allow it. A full disk is tried again when the files that only
+    /// wait have been let go.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.length + bytes.len() as u64;
+        let pool = &self.place.pool;
+        self.place.share.set(end).map_err(|exceeded| pool.budgets.refuse(exceeded))?;
+        if self.owned && !pool.leaves_free(bytes.len() as u64) {
+            return Err(pool.budgets.refuse(Exceeded::Free));
+        }
         let nameless = self.place.nameless()?;
         // Before the write, for one that fails has still taken room.
         nameless.extent = nameless.extent.max(end);
@@ -150,6 +232,16 @@ impl Writer {
         Ok(())
     }
 
+    /// As [`Writer::write`], on a thread that may wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::write`]; the writer is gone then.
+    pub(crate) async fn append(mut self, bytes: Bytes) -> io::Result<Self> {
+        let pool = Arc::clone(&self.place.pool);
+        pool.off_worker(move || self.write(&bytes).map(|()| self)).await
+    }
+
     /// The upload is whole.
     pub(crate) fn finish(self) -> Arc<Spooled> {
         Arc::new(Spooled { place: self.place, length: self.length })
@@ -158,11 +250,15 @@ impl Writer {
 
 #[cfg(test)]
 impl Spool {
+    /// With the limits that hold where nobody sets others.
+    pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
+        Self::open_in(data_dir, &Uploads::DEFAULT)
+    }
+
     /// A place that takes nothing.
     pub(crate) fn begin_full(&self) -> io::Result<Writer> {
-        let named = tempfile::NamedTempFile::new_in(&self.0.folder)?;
-        let nameless = Nameless { file: File::open(named.path())?, extent: 0 };
-        Ok(Writer { place: Place { nameless: Some(nameless), pool: Arc::clone(&self.0) }, length: 0 })
+        let named = tempfile::NamedTempFile::new_in(&self.pool.folder)?;
+        Ok(self.writer(Nameless { file: File::open(named.path())?, extent: 0 }))
     }
 }
 
@@ -189,6 +285,19 @@ impl Source for Spooled {
     }
 }
 
+// === impl Memory ===
+
+impl Memory {
+    /// From now on the body holds so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Where the budget does not allow it.
+    pub(crate) fn hold(&mut self, bytes: u64) -> io::Result<()> {
+        self.share.set(bytes).map_err(|exceeded| self.pool.budgets.refuse(exceeded))
+    }
+}
+
 // === impl Place ===
 
 impl Place {
@@ -199,8 +308,14 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(nameless) = self.nameless.take() {
-            self.pool.give_back(nameless);
+        let Some(nameless) = self.nameless.take() else { return };
+        match Handle::try_current() {
+            // A large file is made small again, which may take long.
+            Ok(runtime) if nameless.extent > KEPT_BYTES => {
+                let pool = Arc::clone(&self.pool);
+                drop(runtime.spawn_blocking(move || pool.give_back(nameless)));
+            }
+            _ => self.pool.give_back(nameless),
         }
     }
 }
@@ -210,6 +325,28 @@ impl Drop for Place {
 impl Pool {
     fn idle(&self) -> MutexGuard<'_, Vec<Nameless>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether so many more bytes leave the database its part of the disk, if need be without the files that wait.
+    fn leaves_free(&self, bytes: u64) -> bool {
+        self.budgets.leaves_free(bytes) || {
+            self.idle().clear();
+            self.budgets.leaves_free(bytes)
+        }
+    }
+
+    async fn off_worker<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
+        // Work that was begun goes on where nobody waits for it any more, and keeps its file until it is over.
+        let work = Handle::current().spawn_blocking(move || {
+            let result = work();
+            drop(permit);
+            result
+        });
+        work.await.map_err(io::Error::other)?
     }
 
     fn give_back(&self, mut nameless: Nameless) {

@@ -34,14 +34,16 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use acts::{Act, ActorKind, AuditFilter, AuditRow, Page};
-pub(crate) use data_dir::ServeLock;
+pub(crate) use data_dir::{ServeLock, Serving};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use day::Day;
 pub(crate) use error::StoreError;
 pub(crate) use ids::{
     AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62,
 };
-pub(crate) use keys::{KeyChange, KeyCheck, KeyFilter, KeyHash, KeyRow, KeyState, KeyStore, Rotation};
+pub(crate) use keys::{
+    KeyChange, KeyChanged, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeyState, KeyStore, Rotation,
+};
 pub(crate) use master_key::MasterKey;
 pub(crate) use people::{
     AdminTokenRow, GroupDeleted, GroupRow, LinkRow, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, Purpose,
@@ -49,10 +51,10 @@ pub(crate) use people::{
 };
 pub(crate) use record::{Attempt, Class, Delivered, Record, RecordFilter, State, TokenDetails, Usage};
 pub(crate) use replay::{Claimed, ReplayDone, ReplayRow, ReplayState, StoredReplay};
-pub(crate) use rows::{AccountChange, AccountRow, AccountSpec, NewAccount, TokenRow};
+pub(crate) use rows::{AccountChange, AccountRow, AccountSpec, Failing, NewAccount, TokenRow};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use time::Timestamp;
-pub(crate) use usage::{Counts, DayCounts, KeyCounts, KeyName, UsageFilter, UsageStore};
+pub(crate) use usage::{Counts, DayCounts, KeyCounts, KeyName, Refused, UsageFilter, UsageStore};
 pub(crate) use vault::Vault;
 
 use async_trait::async_trait;
@@ -118,7 +120,6 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     async fn claim_replay(&self, claim: &ReplayRow) -> Result<Claimed, StoreError>;
 
     /// The claim with that scope, over or not.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the tests look through it at what every database keeps"))]
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError>;
 
     /// Stores the answer of a claim. False, and nothing changed, where this request has no running claim any more.
@@ -133,26 +134,39 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     async fn forget_replay(&self, scope: &[u8; 32], request_id: &RequestId) -> Result<bool, StoreError>;
 
     /// Every claim, oldest first.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the tests look through it at what every database keeps"))]
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
 
-    /// Claims that are over by now, those first that have been for longest.
-    async fn expired_replays(&self, now: Timestamp, limit: u32) -> Result<Vec<StoredReplay>, StoreError>;
+    /// Removes claims that are over by now, but for those of these scopes, and says how many: at most `limit`.
+    async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
 
     /// Writes intents and outcomes in the order given, all of them in one transaction.
     ///
     /// On success there is one answer for each write; on failure nothing of it has happened.
     async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError>;
 
+    /// Writes something, so that it is known whether the database takes writes.
+    async fn check_writable(&self) -> Result<(), StoreError>;
+
     /// Closes as interrupted what an earlier life of this node left running, and says how many there were.
     ///
     /// To be called before the node opens its first record, and never while another process serves as that node.
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError>;
+
+    /// Removes rows from before then, oldest first and so many at most, and says how many there were.
+    async fn remove_old(&self, kept: Kept, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
     /// The newest records that pass the filter, oldest of them first.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
 
     /// One record, in whatever state, unless it is somebody else's than the owner's.
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;
+
+    /// The states of the records with this fingerprint that began then or later, the newest first: at most so many.
+    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<State>, StoreError>;
+
+    /// The account that made the response with this id for this user, as far as records go back.
+    async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError>;
 }
 
 /// One write to the table of records.
@@ -160,6 +174,8 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
 pub(crate) enum RecordWrite<'a> {
     /// The intent: a row in state running, before anything is spent.
     Open(&'a Record),
+    /// Which calls were begun so far, into the running row of the same request.
+    Note(&'a Record),
     /// The outcome: closes the running row of the same request.
     Close(&'a Record),
 }
@@ -168,9 +184,20 @@ pub(crate) enum RecordWrite<'a> {
 impl<'a> RecordWrite<'a> {
     fn record(self) -> &'a Record {
         match self {
-            Self::Open(record) | Self::Close(record) => record,
+            Self::Open(record) | Self::Note(record) | Self::Close(record) => record,
         }
     }
+}
+
+/// What is kept for a period of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Records of jobs that are over, by when they were begun.
+    Records,
+    /// Rows of the audit trail.
+    Audit,
+    /// Counts by day, by that day.
+    UsageDays,
 }
 
 /// What became of one [`RecordWrite`].

@@ -60,6 +60,15 @@ impl Upstream {
         Ok(Self { transport, studio: Studio::new() })
     }
 
+    /// Reads the machine's certificates now, if they were not read yet.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be read.
+    pub(crate) fn prepare_tls(&self) -> Result<(), TransportError> {
+        self.transport.prepare_tls()
+    }
+
     /// One attempt: returns when the upstream has answered with a head, or failed.
     pub(crate) async fn send<'a>(
         &self,

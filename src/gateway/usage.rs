@@ -171,5 +171,5 @@ fn named(record: Record, names: &BTreeMap<KeyId, KeyName>) -> NamedRecord {
 }
 
 fn called(names: &BTreeMap<KeyId, KeyName>, key: &KeyId) -> (Option<String>, Option<String>) {
-    names.get(key).cloned().map(|key| (key.name, key.user_name)).unzip()
+    names.get(key).cloned().map_or((None, None), |key| (Some(key.name), key.user_name))
 }

@@ -29,9 +29,9 @@ components! {
     AccountProtocol AccountSecretHeaders AccountSource AccountState AccountTier ActorKind AuditDetails AuditEntry
     AuditList AuditSeq CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup DeletedKey DeletedToken
     DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType GraceSeconds Group GroupList GroupName
-    GroupSource Key KeyList KeyName KeyRotation KeyState KeyUpdate LinkAddress LinkPurpose ListObject Me NewAccount
+    GroupSource Key KeyList KeyLock KeyName KeyRotation KeyState KeyUpdate LinkAddress LinkPurpose ListObject Me NewAccount
     NewGroup NewKey NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Record RecordAttempt
-    RecordClass RecordImage RecordList RecordState RecordTokens RecordUsage Role Secret Token TokenList Usage
+    RecordClass RecordImage RecordList RecordReason RecordState RecordTokens RecordUsage Role Secret Token TokenList Usage
     UsageCounts UsageDay UsageKey User UserList UserName UserUpdate
 }
 

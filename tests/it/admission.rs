@@ -223,7 +223,7 @@ fn request_ids_are_on_every_answer_and_differ() {
     assert_eq!(gateway.settled(1)[0]["request_id"].as_str(), good.header("x-request-id"));
 }
 
-/// Also where no route stands, and dropshot answers in a shape of its own.
+/// Also where no route stands.
 #[test]
 fn every_error_says_whether_to_try_again() {
     let gateway = Gateway::simulated();
@@ -231,7 +231,7 @@ fn every_error_says_whether_to_try_again() {
     for path in nowhere {
         for call in [Call::get(path), Call::post(path), Call::patch(path), Call::delete(path)] {
             let answer = call.key(gateway.secret()).send(gateway.address());
-            let seen = (answer.status, answer.should_retry(), answer.json()["error_code"].clone());
+            let seen = (answer.status, answer.should_retry(), answer.json()["error"]["code"].clone());
             assert_eq!(seen, (404, Some("false"), json!("unknown_url")), "{path}");
             assert!(answer.header("x-request-id").is_some(), "{path}");
         }

@@ -6,6 +6,7 @@
 mod fuzz;
 pub(crate) mod install;
 mod kept;
+mod reused;
 
 use std::collections::BTreeMap;
 use std::process::Command;

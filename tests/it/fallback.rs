@@ -131,11 +131,12 @@ fn what_may_have_been_paid_or_was_refused_is_never_made_smaller() {
 fn nothing_is_made_smaller_for_those_who_did_not_ask_for_it() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::before(&upstream);
-    for script in ["status=500", "status=400"] {
+    // What an upstream rejects without a name is the request's fault.
+    for (script, status) in [("status=500", 502), ("status=400", 400)] {
         let before = upstream.attempts();
         upstream.next(script);
         let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
-        answer.error(502);
+        answer.error(status);
         assert_eq!(upstream.attempts(), before + 1, "{script}");
     }
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Answer, Call, Gateway, Program, facts, request};
+use crate::kit::{Answer, Call, Gateway, Program, eventually, facts, request};
 
 /// The curl command as printed, with its continued lines.
 fn curl_line(printed: &str) -> String {
@@ -181,4 +181,91 @@ fn assert_total(usage: &Value) {
     for side in ["input_tokens_details", "output_tokens_details"] {
         assert!(usage[side]["image_tokens"].is_u64() && usage[side]["text_tokens"].is_u64(), "{usage}");
     }
+}
+
+#[test]
+fn no_user_is_there_whom_nobody_has_made() {
+    let home = TempDir::new().expect("a directory");
+    let run =
+        |words: &[&str]| Program::new(home.path()).args(words).args(["--data-dir", "data", "--json"]).run().json();
+    {
+        let _server =
+            Program::new(home.path()).args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).serve();
+    }
+    let made = run(&["key", "create", "--name", "from the command line"]);
+    assert_eq!(made["user"], "usr_nobody");
+    assert_eq!(run(&["user", "list"]), json!([]));
+    let keys = run(&["key", "list"]);
+    let owners: Vec<_> = keys.as_array().expect("a list").iter().map(|key| (&key["name"], &key["user_name"])).collect();
+    let nobody = &Value::Null;
+    assert_eq!(owners, [(&json!("first key"), nobody), (&json!("from the command line"), nobody)]);
+    let table = Program::new(home.path()).args(["key", "list", "--data-dir", "data"]).run();
+    assert!(!table.good().contains("admin"), "{table:?}");
+}
+
+#[test]
+fn the_first_key_ends_when_an_account_comes_that_can_cost_something() {
+    let home = TempDir::new().expect("a directory");
+    let program = || Program::new(home.path()).env("IT_SECRET", "sk-upstream");
+    let server = program().args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).serve();
+    let printed = server.stdout();
+    let secret = printed.lines().map(str::trim).find(|line| line.starts_with("sk-img-")).expect("a key").to_owned();
+    let list = || program().args(["key", "list", "--json", "--data-dir", "data"]).run().json()[0].clone();
+    assert!(list()["expires_at"].is_string(), "it ends by itself: {}", list());
+    let status = || Call::get("/v1/models").key(&secret).send(server.address()).status;
+    assert_eq!(status(), 200);
+    let add = |words: &[&str]| program().args(["account", "add", "--data-dir", "data"]).args(words).run();
+    // More simulators cost nothing.
+    let drawn = add(&["--name", "drawn", "--kind", "simulator"]);
+    assert!(!drawn.stderr.contains("disabled") && drawn.code == Some(0), "{drawn:?}");
+    assert_eq!(list()["state"], "active");
+    let real = ["--name", "real", "--base-url", "https://upstream.example/v1", "--api-key-env", "IT_SECRET"];
+    let added = add(&real);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    assert!(added.stderr.contains("the key that the first start printed is disabled"), "{added:?}");
+    assert!(added.stderr.contains("imagate key create --name NAME --data-dir data"), "{added:?}");
+    assert_eq!(list()["state"], "disabled");
+    eventually("the key is refused", || (status() == 401).then_some(()));
+    let audit = program().args(["audit", "--json", "--data-dir", "data"]).run();
+    assert!(audit.good().lines().any(|line| line.contains("key.disable")), "{audit:?}");
+}
+
+#[test]
+fn the_first_key_ends_at_a_start_with_accounts_of_the_file() {
+    let home = TempDir::new().expect("a directory");
+    let program = || Program::new(home.path());
+    let serve =
+        |words: &[&str]| program().args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).args(words).serve();
+    drop(serve(&[]));
+    let account = "[[accounts]]\nname = \"real\"\nkind = \"api_key\"\nbase_url = \"https://upstream.example/v1\"\n\
+                   api_key = { file = \"secret\" }\n";
+    std::fs::write(home.path().join("imagate.toml"), account).expect("a file");
+    std::fs::write(home.path().join("secret"), "sk-upstream").expect("a file");
+    let server = serve(&["--config", "imagate.toml"]);
+    let said = eventually("it says so", || Some(server.stderr()).filter(|said| said.contains("is disabled")));
+    assert!(said.contains("the key that the first start printed is disabled"), "{said}");
+    let keys = program().args(["key", "list", "--json", "--data-dir", "data"]).run().json();
+    assert_eq!(keys[0]["state"], "disabled", "{keys}");
+}
+
+#[test]
+fn what_is_printed_works_as_printed_also_with_a_configuration_elsewhere() {
+    let home = TempDir::new().expect("a directory");
+    let folder = home.path().join("it's here");
+    std::fs::create_dir(&folder).expect("a folder");
+    let config = folder.join("imagate.toml");
+    let settings = "data_dir = \"data\"\n[[accounts]]\nname = \"a\"\nkind = \"simulator\"\n";
+    std::fs::write(&config, settings).expect("a file");
+    let server =
+        Program::new(home.path()).args(["serve", "--listen", "127.0.0.1:0", "--config"]).args([&config]).serve();
+    let printed = server.stdout();
+    let hint =
+        printed.lines().find_map(|line| line.strip_prefix("Make a key with: imagate ")).expect("a hint").to_owned();
+    let shell = std::path::Path::new("/bin/sh");
+    let line = format!("{} {hint}", env!("CARGO_BIN_EXE_imagate"));
+    let made = Program::other(shell, home.path()).args(["-c", &line]).run();
+    let secret = made.good().split_whitespace().find(|word| word.starts_with("sk-img-")).expect("a key").to_owned();
+    eventually("the gateway knows the key", || {
+        (Call::get("/v1/models").key(&secret).send(server.address()).status == 200).then_some(())
+    });
 }

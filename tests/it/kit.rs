@@ -6,6 +6,7 @@
 
 mod config;
 mod desk;
+mod disk;
 mod events;
 mod form;
 mod gateway;
@@ -24,6 +25,7 @@ mod watch;
 mod zoo;
 
 pub(crate) use config::Account;
+pub(crate) use disk::SmallDisk;
 pub(crate) use events::{ERROR_FRAME, Event, Events, before_error_frame};
 pub(crate) use form::{Form, Pieces, alpha_png, concat, stretched_png};
 pub(crate) use gateway::{Gateway, request};
@@ -32,7 +34,7 @@ pub(crate) use heavy::{PEAK_BYTES, heavy};
 pub(crate) use http::{Answer, Call, Reply};
 pub(crate) use image::{facts, filler, picture};
 pub(crate) use moderator::{FLAGGED, FakeModerator};
-pub(crate) use process::{Done, Program};
+pub(crate) use process::{Done, Program, Server, ends_within, signal};
 pub(crate) use random::Random;
 pub(crate) use site::Site;
 pub(crate) use tap::Tap;

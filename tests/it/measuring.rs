@@ -1,8 +1,9 @@
 //! What machines ask: whether the gateway lives, whether it takes requests, and what it has counted.
 
 use serde_json::json;
+use tempfile::TempDir;
 
-use crate::kit::{Account, Call, FakeUpstream, Gateway, eventually};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Program, SmallDisk, eventually, request};
 
 fn says(counts: &str, line: &str) -> bool {
     counts.lines().any(|said| said == line)
@@ -74,4 +75,36 @@ fn health_stands_on_every_listener_and_counts_only_on_their_own() {
     eventually("it takes no more", || (Call::get("/readyz").send(metrics).status == 503).then_some(()));
     assert_eq!(Call::get("/healthz").send(metrics).status, 200);
     drop(running);
+}
+
+#[test]
+fn readiness_says_that_the_disk_takes_no_records() {
+    let home = TempDir::new().expect("a directory");
+    let Some(disk) = SmallDisk::mount(&home.path().join("data"), 16) else { return };
+    let program = || Program::new(home.path()).env("IMAGATE_DATA_DIR", "data").env("IMAGATE_LISTEN", "127.0.0.1:0");
+    let made = program().args(["key", "create", "--name", "it", "--json"]).run().json();
+    let key = made["secret"].as_str().expect("a secret");
+    let server = program().args(["serve"]).serve();
+    let ready = || {
+        let answer = Call::get("/readyz").send(server.address());
+        (answer.status, answer.text())
+    };
+    assert_eq!(ready(), (200, "ready\n".to_owned()));
+
+    disk.fill();
+    let generation = || Call::generation().key(key).json(&request(json!({"size": "1024x1024"}))).send(server.address());
+    let refused = eventually("a record is not taken", || Some(generation()).filter(|answer| answer.status != 200));
+    refused.error(503);
+    assert_eq!(ready(), (503, "not ready: store_writes\n".to_owned()));
+    eventually("it fails again and again", || {
+        generation();
+        let log = server.stderr();
+        (log.matches(" 503 ").count().max(log.matches("status=503").count()) >= 20).then_some(())
+    });
+    assert_eq!(server.stderr().matches("records were not written").count(), 1, "{}", server.stderr());
+
+    disk.clear();
+    eventually("it is ready by itself", || (ready().0 == 200).then_some(()));
+    generation().good();
+    assert_eq!(server.stderr().matches("records are written again").count(), 1, "{}", server.stderr());
 }

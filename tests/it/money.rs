@@ -6,6 +6,7 @@ mod chaos;
 mod cooling;
 mod orphans;
 mod sdks;
+mod twice;
 
 use serde_json::Value;
 

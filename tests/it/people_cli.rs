@@ -178,3 +178,29 @@ fn the_trail_tells_what_commands_have_done() {
     let table = home.run(&["audit", "--action", "account"]);
     assert!(table.good().contains("account second") && table.good().contains("too slow"), "{table:?}");
 }
+
+#[test]
+fn no_name_hides_a_letter_or_turns_its_line_around() {
+    let home = Home::new();
+    for name in ["\u{202e}nimda", "ad\u{200b}a", "\u{2066}ada", "\u{200b}", "\u{e0041}da", "a\u{fe0f}"] {
+        for words in [
+            &["user", "invite", name][..],
+            &["key", "create", "--name", name],
+            &["key", "create", "--name", "k", "--user", name],
+            &["key", "create", "--name", "k", "--group", name],
+        ] {
+            let done = home.run(words);
+            assert!(done.code == FAILED && done.stderr.contains("that can be seen"), "{words:?}: {done:?}");
+            assert!(!done.stderr.contains(name), "{done:?}");
+        }
+    }
+    // Latin and Cyrillic in one word.
+    let done = home.run(&["user", "invite", "\u{430}da"]);
+    assert!(done.code == FAILED && done.stderr.contains("letters of different scripts"), "{done:?}");
+    home.run(&["user", "invite", "\u{430}\u{434}\u{430}"]).good();
+    // Composed or not, it is the same name.
+    home.run(&["user", "invite", "Jose\u{301}"]).good();
+    let done = home.run(&["user", "invite", "Jos\u{e9}"]);
+    assert!(done.code == FAILED && done.stderr.contains("already"), "{done:?}");
+    assert_eq!(home.json(&["user", "list"]).as_array().map(Vec::len), Some(2));
+}

@@ -1,10 +1,12 @@
 //! `POST /v1/responses`: what passes, what is refused before anything is spent, how it fails, and what is recorded.
 
 mod broken;
+mod continued;
 mod injected;
 mod memory;
 mod packed;
 mod passing;
+mod permitted;
 mod refused;
 mod simulated;
 mod sticky;

@@ -1,7 +1,8 @@
 //! The SDK of this crate against the program of this crate: tasks for text models, and models that an operator added.
 
 use imagate::client::{
-    Client, Error, GenerateRequest, ImageTool, OutputItem, PartialImages, ResponseItem, ResponseRequest, ResponseStep,
+    Client, Error, GenerateRequest, ImageCount, ImageTool, OutputItem, PartialImages, ResponseItem, ResponseRequest,
+    ResponseStep,
 };
 use imagate::image::Format;
 use imagate::size;
@@ -45,6 +46,25 @@ fn a_task_draws_to_a_file_and_its_output_goes_into_the_next_turn() {
     })
     .expect("two turns");
     assert_eq!(gateway.settled(2).len(), 2);
+}
+
+#[test]
+fn a_loop_over_the_images_of_an_answer_keeps_all_of_them() {
+    let gateway = Gateway::simulated();
+    let folder = tempfile::TempDir::new().expect("a directory");
+    let request = GenerateRequest::new("a fox").size(size!("1024x640")).quality(Quality::Low);
+    let request = request.count(ImageCount::new(3).expect("a count"));
+    let names = run(async {
+        let mut names = Vec::new();
+        for image in &client(&gateway).images().generate(request).await? {
+            let path = image.write_to(folder.path().join("fox")).await?;
+            names.push(path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned());
+        }
+        Ok::<_, Error>(names)
+    })
+    .expect("three images");
+    let files = std::fs::read_dir(folder.path()).expect("a directory").count();
+    assert_eq!((files, names), (3, ["fox.png", "fox-2.png", "fox-3.png"].map(str::to_owned).to_vec()));
 }
 
 #[test]

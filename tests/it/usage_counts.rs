@@ -152,7 +152,7 @@ fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
     assert!(csv.contains(",'=1+1,"), "a formula reaches a spreadsheet: {csv}");
     assert_eq!(
         gateway.manage(&["usage", "--by", "day", "--csv"]).good().lines().next(),
-        Some(&*format!("day,{}", COUNTS.join(",")))
+        Some(&*format!("day,{},refused", COUNTS.join(",")))
     );
 }
 
@@ -264,4 +264,44 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 3);
     assert_eq!(sums([&told(&gateway, TOKEN, "usage?user=kim")["totals"]])[0], 1);
     assert_eq!(told(&gateway, TOKEN, &format!("records/{}", id(mine[0])))["account"], "only");
+}
+
+/// They leave no record, and are still seen.
+#[test]
+fn requests_that_become_no_job_are_counted_by_key() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    let made = Call::post("/admin/v1/keys").json(&json!({"name": "off", "user": "admin"}));
+    let made = made.key(TOKEN).send(gateway.address()).good();
+    let [id, secret] =
+        ["/key/id", "/secret"].map(|at| made.pointer(at).and_then(Value::as_str).expect("a text").to_owned());
+    let disable = Call::patch(&format!("/admin/v1/keys/{id}")).json(&json!({"enabled": false}));
+    disable.key(TOKEN).send(gateway.address()).good();
+
+    for with in [json!({"size": "7x7"}), json!({"model": "no-such-model"}), json!({"n": 0})] {
+        assert!([400, 404].contains(&gateway.generate(with).status));
+    }
+    gateway.generate(json!({})).good();
+    for _ in 0..2 {
+        Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).error(401);
+    }
+    for number in 0..4 {
+        let call = Call::generation().key(&format!("sk-img-nobody-{number}")).json(&request(json!({})));
+        call.send(gateway.address()).error(401);
+    }
+    gateway.settled(1);
+    let usage = eventually("they are counted", || {
+        let usage = told(&gateway, TOKEN, "usage");
+        (usage["totals"]["refused"].as_u64() >= Some(9)).then_some(usage)
+    });
+    let by_key = |id: &str| {
+        let row = rows(&usage["keys"]).iter().find(|row| row["key"] == id).unwrap_or_else(|| panic!("{id}: {usage}"));
+        (row["requests"].as_u64(), row["refused"].as_u64())
+    };
+    assert_eq!(by_key(gateway.key_id()), (Some(1), Some(3)));
+    assert_eq!(by_key(&id), (Some(0), Some(2)));
+    assert_eq!(by_key(""), (Some(0), Some(4)));
+    assert_eq!((&usage["totals"]["requests"], &usage["days"][0]["refused"]), (&json!(1), &json!(9)));
+    let table = gateway.manage(&["usage", "--by", "key"]);
+    assert!(table.good().lines().next().is_some_and(|line| line.contains("REFUSED")), "{table:?}");
 }

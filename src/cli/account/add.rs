@@ -122,14 +122,22 @@ impl Add {
 
 pub(super) async fn add(new: New, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
     let New { name, settings, secrets } = new;
-    let known = match manage::add(config, store, &Act::command(), Wanted { name, settings, secrets }).await {
+    let added = match manage::add(config, store, &Act::command(), Wanted { name, settings, secrets }).await {
         Err(ManageError::Settings(problems)) => return Err(unfit(&problems)),
         added => added?,
     };
+    let known = added.known;
     if json {
         print_json(&described(&known))?;
     } else {
         print(&format!("{} added\n", known.name))?;
+    }
+    if added.first_key_disabled {
+        remark(&format!(
+            "the key that the first start printed is disabled, because this account can cost something; make another one with: \
+             imagate key create --name NAME{}",
+            config.arguments()
+        ));
     }
     warn(&known, config);
     Ok(())

@@ -36,7 +36,7 @@ pub(super) fn described(known: &Known) -> Described<'_> {
     let (account, row) = (known.account.as_ref().ok(), known.row.as_ref());
     let state = known.state(Timestamp::now());
     let (cooling_until, cooling_cause) = match state {
-        State::Cooling(until, cause) => (Some(until), Some(cause)),
+        State::Cooling(until, cause) | State::Failing(until, cause) => (Some(until), Some(cause)),
         _ => (None, None),
     };
     Described {
@@ -99,6 +99,7 @@ const fn word(state: &State<'_>) -> &'static str {
         State::Enabled => "enabled",
         State::Disabled(..) => "disabled",
         State::Cooling(..) => "cooling",
+        State::Failing(..) => "failing",
         State::Unusable(_) => "unusable",
     }
 }
@@ -108,6 +109,6 @@ fn told(state: &State<'_>) -> String {
     match state {
         State::Enabled => word.to_owned(),
         State::Disabled(_, reason) | State::Unusable(reason) => format!("{word}: {reason}"),
-        State::Cooling(until, cause) => format!("{word} until {until}: {cause}"),
+        State::Cooling(until, cause) | State::Failing(until, cause) => format!("{word} until {until}: {cause}"),
     }
 }

@@ -19,7 +19,8 @@ impl Report {
             "request_id": images.request_id(), "created": response.created, "prompt": prompt, "model": response.model,
             "size": response.size, "quality": response.quality, "output_format": response.output_format,
             "background": response.background, "usage": response.usage, "simulated": images.is_simulated(),
-            "replayed": images.is_replayed(), "fallback": images.fallback(),
+            "replayed": images.is_replayed(), "fallback": images.fallback(), "missing": images.missing(),
+            "delivered": images.delivered(), "delivery": images.delivery(),
         }))
     }
 

@@ -15,9 +15,9 @@ const NAME_LENGTH: usize = 40;
 pub(super) enum Target {
     /// The one image goes to standard output.
     Stdout,
-    /// Into this file, or, where there are several, into numbered ones. What was there is replaced: it was asked for.
+    /// Into this file, or, where there are several, into numbered ones.
     Named { path: PathBuf, numbered: bool },
-    /// Into new files of this name in this folder. What is there is left alone.
+    /// Into new files of this name in this folder.
     New { folder: PathBuf, name: String },
 }
 
@@ -34,7 +34,8 @@ impl Target {
         };
         if let Self::Named { path, .. } = &target {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            if path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
+            let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
+            if is_folder || path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
                 return Err(Failure::Usage(format!("there is no folder for {}", path.display())));
             }
         }
@@ -53,6 +54,20 @@ impl Target {
         Ok(Self::Stdout)
     }
 
+    /// Refuses to replace what is there, as far as the names are known before the images are.
+    pub(super) fn is_free(&self, count: ImageCount, format: Format) -> Result<(), Failure> {
+        let Self::Named { .. } = self else { return Ok(()) };
+        let count = usize::try_from(count.get()).unwrap_or(1);
+        let paths = (0..count).map(|index| client::with_ending(&self.path(index, None), Some(format)));
+        match paths.into_iter().find(|path| path.exists()) {
+            Some(path) => Err(Failure::Usage(format!(
+                "{} is there already: name another file, or replace it with --force",
+                path.display()
+            ))),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn is_stdout(&self) -> bool {
         *self == Self::Stdout
     }
@@ -65,13 +80,14 @@ impl Target {
         }
     }
 
-    /// The file for the image with this index. Its ending may still be corrected when it is written.
+    /// The file for the image with this index. Its ending may still be corrected when it is written, and a number added
+    /// where it is there already.
     pub(super) fn path(&self, index: usize, format: Option<Format>) -> PathBuf {
         match self {
             Self::Stdout => PathBuf::from("-"),
             Self::Named { path, numbered: false } => path.clone(),
-            Self::Named { path, numbered: true } => numbered_path(path, index + 1),
-            Self::New { folder, name } => new_path(folder, name, format.map_or("bin", Format::extension)),
+            Self::Named { path, numbered: true } => client::numbered_path(path, index + 1),
+            Self::New { folder, name } => folder.join(format!("{name}.{}", format.map_or("bin", Format::extension))),
         }
     }
 
@@ -83,34 +99,8 @@ impl Target {
             Some(format) if path.extension().is_none() => path.with_extension(format.extension()),
             _ => path,
         };
-        marked_path(&path, &format!(".partial-{index}"))
+        client::marked_path(&path, &format!(".partial-{index}"))
     }
-}
-
-/// `fox.png` is `fox-2.png`.
-fn numbered_path(path: &Path, number: usize) -> PathBuf {
-    marked_path(path, &format!("-{number}"))
-}
-
-/// The path with a mark before its ending.
-fn marked_path(path: &Path, mark: &str) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = match path.extension() {
-        Some(ending) => format!("{stem}{mark}.{}", ending.to_string_lossy()),
-        None => format!("{stem}{mark}"),
-    };
-    path.with_file_name(name)
-}
-
-/// The first of `fox.png`, `fox-2.png` and so on that is not there.
-fn new_path(folder: &Path, name: &str, ending: &str) -> PathBuf {
-    let mut path = folder.join(format!("{name}.{ending}"));
-    let mut number = 2;
-    while path.exists() {
-        path = folder.join(format!("{name}-{number}.{ending}"));
-        number += 1;
-    }
-    path
 }
 
 /// The first words of the prompt, as a name that every file system takes.
@@ -172,20 +162,24 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_our_own_never_replaces_a_file() {
+    fn a_file_that_is_there_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
-        let target = Target::new(Some(folder.path()), "a fox", count(1)).unwrap();
-        for name in ["a-fox.jpg", "a-fox-2.jpg", "a-fox-3.jpg"] {
-            let path = target.path(0, Some(Format::Jpeg));
-            assert_eq!(path, folder.path().join(name));
-            std::fs::write(path, "").unwrap();
-        }
+        let is_free = |name: &str, number: i64| {
+            let target = Target::new(Some(&folder.path().join(name)), "a fox", count(number)).unwrap();
+            target.is_free(count(number), Format::Png).is_ok()
+        };
+        std::fs::write(folder.path().join("fox-2.png"), "").unwrap();
+        assert!(is_free("fox.png", 1) && is_free("fox", 1) && is_free("fox-2.png", 2));
+        assert!(!is_free("fox-2.png", 1) && !is_free("fox-2", 1) && !is_free("fox.png", 2) && !is_free("fox", 3));
+        assert!(is_free("", 2), "a folder gets new names");
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Target::new(Some(&folder.path().join("none/fox.png")), "", count(1)).is_err());
+        for name in ["none/fox.png", "none/"] {
+            assert!(Target::new(Some(&folder.path().join(name)), "", count(1)).is_err(), "{name}");
+        }
         assert!(Target::new(Some(&folder.path().join("fox.png")), "", count(1)).is_ok());
     }
 

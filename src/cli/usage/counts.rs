@@ -3,6 +3,7 @@
 use super::{By, Form, json_lines};
 use crate::cli::failure::Failure;
 use crate::cli::output::{cell, table};
+use crate::gateway::store::Refused;
 use crate::gateway::usage::{Counts, DayCounts, NamedCounts, Usage, UsageFilter, csv};
 
 pub(super) async fn page(usage: &Usage, by: By, filter: &UsageFilter, form: Form) -> Result<String, Failure> {
@@ -28,26 +29,28 @@ pub(super) async fn page(usage: &Usage, by: By, filter: &UsageFilter, form: Form
 
 fn by_day(days: &[DayCounts], totals: &Counts) -> String {
     let row = |day: String, counts: &Counts| {
-        let [requests, failed, images, input, output] = columns(counts);
-        [day, requests, failed, images, input, output]
+        let [requests, failed, refused, images, input, output] = columns(counts);
+        [day, requests, failed, refused, images, input, output]
     };
     let mut rows: Vec<_> = days.iter().map(|of| row(of.day.to_string(), &of.counts)).collect();
     rows.push(row("total".to_owned(), totals));
-    table(["DAY", "REQUESTS", "FAILED", "IMAGES", "TOKENS IN", "TOKENS OUT"], &rows)
+    table(["DAY", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"], &rows)
 }
 
 fn by_key(keys: &[NamedCounts]) -> String {
     let row = |NamedCounts { of, name, user_name }: &NamedCounts| {
-        let [requests, failed, images, input, output] = columns(&of.counts);
+        let [requests, failed, refused, images, input, output] = columns(&of.counts);
         let (name, user) = (cell(name.as_ref()), cell(user_name.as_ref()));
-        [of.key.to_string(), name, user, of.group.clone(), requests, failed, images, input, output]
+        let known = Some(of.key.as_str()).filter(|key| *key != Refused::NO_KEY);
+        [cell(known), name, user, of.group.clone(), requests, failed, refused, images, input, output]
     };
     let rows: Vec<_> = keys.iter().map(row).collect();
-    let headings = ["KEY", "NAME", "USER", "GROUP", "REQUESTS", "FAILED", "IMAGES", "TOKENS IN", "TOKENS OUT"];
+    let headings =
+        ["KEY", "NAME", "USER", "GROUP", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"];
     table(headings, &rows)
 }
 
-fn columns(counts: &Counts) -> [String; 5] {
-    let Counts { requests, failed, images, input_tokens, output_tokens, .. } = counts;
-    [requests, failed, images, input_tokens, output_tokens].map(u64::to_string)
+fn columns(counts: &Counts) -> [String; 6] {
+    let Counts { requests, failed, refused, images, input_tokens, output_tokens, .. } = counts;
+    [requests, failed, refused, images, input_tokens, output_tokens].map(u64::to_string)
 }

@@ -16,7 +16,7 @@ const ABSURD: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Where nothing useful is stated (U15).
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// An account that may not do this is not asked again for so long (U18), and then twice as long as before.
+/// An account whose key is known and not allowed is not asked again for so long, and then twice as long as before.
 const UNFIT_MIN: Duration = Duration::from_secs(60);
 const UNFIT_MAX: Duration = Duration::from_secs(3600);
 /// After 401, for each one so far (ours): time enough for a key that has just been made to be known everywhere.
@@ -31,7 +31,7 @@ pub(crate) enum Cause {
     Exhausted,
     /// It was asked too much too fast.
     Throttled,
-    /// It may not do what was asked, or is not paid.
+    /// It may not do what was asked, or is not paid: as an earlier version has stored it.
     Unfit,
     /// Its credentials were refused.
     Unauthorized,
@@ -44,7 +44,6 @@ pub(crate) enum Cause {
 pub(super) struct Cooling {
     rest: Option<Rest>,
     pauses: Steps,
-    unfit: Steps,
     refusals: Steps,
 }
 
@@ -68,7 +67,7 @@ pub(super) struct Moment {
 
 /// How often in a row. Calls that were under way together count as one: they tell the same thing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Steps {
+pub(super) struct Steps {
     count: u32,
     since: Option<Instant>,
 }
@@ -91,12 +90,6 @@ impl Cooling {
         self.turned_away(Cause::Throttled, stated, THROTTLED_MAX, moment);
     }
 
-    /// May not do what was asked.
-    pub(super) fn unfit(&mut self, moment: Moment) {
-        let step = self.unfit.step(moment);
-        self.rest_until(moment.now + doubled(UNFIT_MIN, step).min(UNFIT_MAX), Cause::Unfit);
-    }
-
     /// The credentials were refused; how often in a row, this time included. A key that is known but not allowed (403)
     /// rests as long as one that may not do this.
     pub(super) fn unauthorized(&mut self, status: u16, moment: Moment) -> u32 {
@@ -114,9 +107,15 @@ impl Cooling {
 
     /// An image came from a call that was granted then.
     pub(super) fn good(&mut self, granted: Instant) {
-        for steps in [&mut self.pauses, &mut self.unfit, &mut self.refusals] {
-            steps.forget(granted);
+        for steps in [&mut self.pauses, &mut self.refusals] {
+            let _forgotten = steps.forget(granted);
         }
+    }
+
+    /// The credentials are good after all: what was held against them is over.
+    pub(super) fn acquit(&mut self) {
+        self.refusals = Steps::default();
+        self.rest = self.rest.filter(|rest| rest.cause != Cause::Unauthorized);
     }
 
     /// A rest that was learnt elsewhere, with so much left of it. Capped, because it went through two wall clocks.
@@ -150,7 +149,8 @@ impl Cooling {
     }
 }
 
-fn doubled(first: Duration, step: u32) -> Duration {
+/// Twice as long with each step.
+pub(super) fn doubled(first: Duration, step: u32) -> Duration {
     first.saturating_mul(1 << step.min(16))
 }
 
@@ -158,7 +158,7 @@ fn doubled(first: Duration, step: u32) -> Duration {
 
 impl Steps {
     /// How many came before, and one more from now on, unless this call was under way already at the last one.
-    fn step(&mut self, moment: Moment) -> u32 {
+    pub(super) fn step(&mut self, moment: Moment) -> u32 {
         if self.since.is_none_or(|since| moment.granted >= since) {
             self.count = self.count.saturating_add(1);
             self.since = Some(moment.now);
@@ -166,10 +166,13 @@ impl Steps {
         self.count - 1
     }
 
-    fn forget(&mut self, granted: Instant) {
-        if self.since.is_none_or(|since| granted >= since) {
+    /// A success of a call that was granted then: whether there is nothing left.
+    pub(super) fn forget(&mut self, granted: Instant) -> bool {
+        let forgets = self.since.is_none_or(|since| granted >= since);
+        if forgets {
             *self = Self::default();
         }
+        forgets
     }
 }
 

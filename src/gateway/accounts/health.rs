@@ -51,6 +51,11 @@ impl Health {
         }
     }
 
+    /// Since when and until when it is left out, and how often in a row it has failed, where it is.
+    pub(super) fn ejection(&self) -> Option<(Instant, Instant, u32)> {
+        self.ejected.map(|ejected| (ejected.since, ejected.until, self.faults))
+    }
+
     /// An image came: whatever was before, it works now.
     pub(super) fn good(&mut self) {
         *self = Self::default();

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use super::Accounts;
 use super::account::Access;
 use super::keeper::NoToken;
-use super::lease::{Lease, Place};
+use super::lease::{Granted, Lease, Place};
 use super::member::Unsaved;
-use super::{Accounts, account};
 use crate::gateway::store::{AccountChange, Act};
 
 /// A request waits for the store no longer than this (ours): the watch tries again.
@@ -34,7 +34,7 @@ pub(crate) enum Lesson {
         /// 401 or 403.
         status: u16,
     },
-    /// It is not paid, or has not what was asked for.
+    /// It is not paid, or has not the model that was asked for: it is not asked for this model for a while.
     Unfit {
         /// 402 or 404.
         status: u16,
@@ -62,17 +62,25 @@ impl Accounts {
         if matches!(lesson, Lesson::Unauthorized { .. }) {
             match self.renew(lease).await {
                 Renewed::Yes => return Again::Same,
-                Renewed::Never => self.pool.learn(lease.place(), lesson),
+                Renewed::Never => self.pool.learn(lease.place().granted(), lesson),
                 Renewed::No(no_token) => {
                     self.without_token(lease.place(), no_token).await;
                     return Again::Other;
                 }
             }
         } else {
-            self.pool.learn(lease.place(), lesson);
+            self.pool.learn(lease.place().granted(), lesson);
         }
-        self.save(lease.account()).await;
+        self.save(lease.account().name()).await;
         Again::Other
+    }
+
+    /// Takes in what an attempt has taught whose lease has been given back.
+    pub(crate) async fn learn_of(&self, granted: &Granted, lesson: Lesson) {
+        self.pool.learn(granted, lesson);
+        if let Some(account) = self.pool.name_of(granted.member) {
+            self.save(&account).await;
+        }
     }
 
     /// Another token in place of one that was refused. One that has only just been renewed is not: then it counts.
@@ -103,13 +111,13 @@ impl Accounts {
             NoToken::Revoked(code) => self.pool.revoked(place.account().name(), code),
             NoToken::Trouble => self.pool.tokenless(place),
         }
-        self.save(place.account()).await;
+        self.save(place.account().name()).await;
     }
 
     /// Stores what was learnt. Trouble with that is no trouble of the request: this process knows, and the watch tries
     /// again.
-    async fn save(&self, account: &account::Account) {
-        if let Some(unsaved) = self.pool.unsaved(account.name()) {
+    pub(super) async fn save(&self, account: &str) {
+        if let Some(unsaved) = self.pool.unsaved(account) {
             self.save_one(&unsaved).await;
         }
     }

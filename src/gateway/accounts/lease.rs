@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::account::{Account, Endpoint};
 use super::member::Member;
-use super::pool::Pool;
+use super::pool::{Pool, Wanted};
 
 /// The right to make one attempt on one account. Dropping it, however that comes about, gives the place back.
 #[derive(Debug)]
@@ -24,10 +24,19 @@ pub(super) struct Place {
     /// Nothing any more where it has come back already.
     pool: Option<Arc<Pool>>,
     account: Arc<Account>,
-    member: u64,
     large: bool,
     probe: bool,
-    granted: Instant,
+    granted: Granted,
+}
+
+/// For what a lease was given out: what is learnt from its attempt is held against this.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    /// The account. Not by name: one that was deleted and added again is another.
+    pub(super) member: u64,
+    pub(super) at: Instant,
+    /// The model that was asked for; nothing where a command asks.
+    pub(super) model: Option<Arc<str>>,
 }
 
 // === impl Lease ===
@@ -53,6 +62,11 @@ impl Lease {
         self.fresh.get().or(self.authorization.as_ref())
     }
 
+    /// What was given out, so that it can be spoken of when the place is free again.
+    pub(crate) fn granted(&self) -> Granted {
+        self.place.granted.clone()
+    }
+
     pub(super) const fn place(&self) -> &Place {
         &self.place
     }
@@ -70,34 +84,30 @@ impl Lease {
 // === impl Place ===
 
 impl Place {
-    pub(super) fn new(pool: &Arc<Pool>, member: &Member, large: bool, probe: bool, granted: Instant) -> Self {
-        let (account, member) = (Arc::clone(&member.account), member.id);
-        Self { pool: Some(Arc::clone(pool)), account, member, large, probe, granted }
+    pub(super) fn new(pool: &Arc<Pool>, member: &Member, wanted: &Wanted, probe: bool, at: Instant) -> Self {
+        let granted = Granted { member: member.id, at, model: wanted.model.clone() };
+        Self { pool: Some(Arc::clone(pool)), account: Arc::clone(&member.account), large: wanted.large, probe, granted }
     }
 
     pub(super) const fn account(&self) -> &Arc<Account> {
         &self.account
     }
 
-    pub(super) const fn member(&self) -> u64 {
-        self.member
-    }
-
-    pub(super) const fn granted(&self) -> Instant {
-        self.granted
+    pub(super) const fn granted(&self) -> &Granted {
+        &self.granted
     }
 
     /// Does not come back by itself any more.
     pub(super) fn dissolve(mut self) -> (u64, bool, bool) {
         self.pool = None;
-        (self.member, self.large, self.probe)
+        (self.granted.member, self.large, self.probe)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
-            pool.give_back(self.member, self.large, self.probe);
+            pool.give_back(self.granted.member, self.large, self.probe);
         }
     }
 }

@@ -13,7 +13,8 @@ use super::health::{Health, Standing};
 use super::pick::{Candidate, affinity};
 use super::pool::Wanted;
 use super::rows::State;
-use crate::gateway::store::{AccountChange, Timestamp};
+use super::unfit::Unfit;
+use crate::gateway::store::{AccountChange, Failing, Timestamp};
 
 /// One account in use.
 #[derive(Debug)]
@@ -28,12 +29,19 @@ pub(super) struct Member {
     pub(super) probing: bool,
     pub(super) disabled: Option<String>,
     pub(super) health: Health,
+    /// Its credentials were refused so often that they are to be tried by themselves.
+    pub(super) doubted: bool,
+    /// They are being tried.
+    pub(super) trying: bool,
     cooling: Cooling,
+    unfit: Unfit,
     /// Counts what was learnt here, so that an older look at the store does not undo it.
     version: u64,
     unsaved: Option<AccountChange>,
     /// The rest as the store has it.
     stored: Option<Timestamp>,
+    /// The end of the ejection that the store has been told of.
+    told_ejected: Option<Instant>,
 }
 
 /// What an account of the store was built from.
@@ -64,17 +72,26 @@ impl Member {
             probing: false,
             disabled: None,
             health: Health::default(),
+            doubted: false,
+            trying: false,
             cooling: Cooling::default(),
+            unfit: Unfit::default(),
             version: 0,
             unsaved: None,
             stored: None,
+            told_ejected: None,
         }
     }
 
     /// Whether it would serve such a request if it did not rest.
     pub(super) fn serves(&self, wanted: &Wanted) -> bool {
         let tried = wanted.tried.iter().any(|name| name == self.account.name());
-        self.disabled.is_none() && !tried && self.account.serves(&wanted.group) && self.account.speaks(wanted.protocol)
+        let named = wanted.only.as_deref().is_none_or(|only| only == self.account.name());
+        self.disabled.is_none()
+            && !tried
+            && named
+            && self.account.serves(&wanted.group)
+            && self.account.speaks(wanted.protocol)
     }
 
     pub(super) fn rest(&self, now: Instant) -> Option<Rest> {
@@ -94,7 +111,9 @@ impl Member {
     pub(super) fn candidate(&self, wanted: &Wanted, now: Instant) -> Candidate {
         let standing = self.health.standing(now);
         Candidate {
-            eligible: self.serves(wanted) && self.rest(now).is_none(),
+            eligible: self.serves(wanted)
+                && self.rest(now).is_none()
+                && !self.unfit.is_for(wanted.model.as_deref(), now),
             ejected: matches!(standing, Standing::Ejected { .. }),
             free: self.has_place(wanted.large) && !(self.probing && standing == Standing::Probing),
             paid: self.account.paid(),
@@ -113,26 +132,25 @@ impl Member {
         u32::try_from(taken.saturating_mul(1000) / all.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// What an attempt has taught.
-    pub(super) fn learn(&mut self, lesson: Lesson, moment: Moment, wall: DateTime<Utc>) {
+    /// What an attempt for this model has taught.
+    pub(super) fn learn(&mut self, lesson: Lesson, model: Option<&Arc<str>>, moment: Moment, wall: DateTime<Utc>) {
         let before = self.rest(moment.now);
         match lesson {
             Lesson::Good => {
                 self.health.good();
                 self.cooling.good(moment.granted);
+                model.into_iter().for_each(|model| self.unfit.good(model, moment.granted));
                 if self.stored.is_some() && before.is_none() {
                     self.wish(AccountChange::Thaw);
                 }
             }
             Lesson::Exhausted { wait } => self.cooling.exhausted(wait, moment),
             Lesson::Throttled { wait } => self.cooling.throttled(wait, moment),
-            Lesson::Unfit { .. } => self.cooling.unfit(moment),
+            Lesson::Unfit { .. } => model.into_iter().for_each(|model| self.unfit.learn(model, moment)),
             Lesson::Unauthorized { status } => {
                 let refusals = self.cooling.unauthorized(status, moment);
                 if refusals >= REFUSALS {
-                    self.disable(format!(
-                        "the upstream refused its credentials {refusals} times in a row (status {status})"
-                    ));
+                    self.doubted = true;
                 }
             }
             Lesson::Faulty => self.health.faulty(moment.granted, moment.now),
@@ -146,6 +164,19 @@ impl Member {
         let before = self.rest(moment.now);
         self.cooling.tokenless(moment);
         self.note_rest(before, moment.now, wall);
+    }
+
+    /// Its credentials were tried by themselves, and refused with this status.
+    pub(super) fn refused(&mut self, status: u16) {
+        self.disable(format!("the upstream refuses its credentials again and again (status {status})"));
+    }
+
+    /// Its credentials were tried by themselves, and are good: what was refused was what callers asked for.
+    pub(super) fn acquit(&mut self, now: Instant) {
+        self.cooling.acquit();
+        if self.rest(now).is_none() {
+            self.wish(AccountChange::Thaw);
+        }
     }
 
     /// There will be no token for it.
@@ -166,6 +197,27 @@ impl Member {
             let until = Timestamp::from(wall + (until - now));
             self.wish(AccountChange::Cool { until, cause: cause.as_str().to_owned() });
         }
+    }
+
+    /// What the store is to be told of its health, where that has changed; how long an ejection lasts marks it.
+    pub(super) fn untold_health(
+        &self,
+        now: Instant,
+        wall: DateTime<Utc>,
+    ) -> Option<(Option<Instant>, Option<Failing>)> {
+        let ejection = self.health.ejection();
+        let until = ejection.map(|(_, until, _)| until);
+        let failing = ejection.map(|(since, until, faults)| Failing {
+            since: Timestamp::from(wall - (now - since)),
+            until: Timestamp::from(wall + until.saturating_duration_since(now)),
+            reason: format!("{faults} calls in a row have failed"),
+        });
+        (until != self.told_ejected).then_some((until, failing))
+    }
+
+    /// The store has been told.
+    pub(super) const fn told_health(&mut self, until: Option<Instant>) {
+        self.told_ejected = until;
     }
 
     /// A disabling outlives every later rest, which is worth nothing beside it.
@@ -198,6 +250,7 @@ impl Member {
     pub(super) fn adopt(&mut self, state: &State, now: Instant, wall: DateTime<Utc>) {
         if self.disabled.is_some() && state.disabled.is_none() {
             self.cooling.forget();
+            self.unfit.forget();
             self.health = Health::default();
             if let Access::Token(keeper) = self.account.access() {
                 keeper.forgive();
@@ -209,7 +262,10 @@ impl Member {
         }
         self.stored = state.cooling_until;
         match state.cooling_until {
-            None => self.cooling.forget(),
+            None => {
+                self.cooling.forget();
+                self.unfit.forget();
+            }
             Some(until) => {
                 let left = (DateTime::<Utc>::from(until) - wall).to_std().unwrap_or(Duration::ZERO);
                 self.cooling.adopt(Cause::parse(state.cooling_cause.as_deref()), left, now);

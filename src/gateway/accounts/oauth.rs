@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Uri};
 use serde_json::{Map, Value};
 
+use super::Address;
 use crate::gateway::config::{ClientAuth, Grant, Oauth, Secret};
 
 /// The life of a token whose endpoint does not state one (ours): short, because a wrong guess costs refused attempts.
@@ -34,11 +35,14 @@ const PERMANENT: &[&str] = &[
     "refresh_token_invalidated",
 ];
 
-/// Where tokens come from. The implementation makes one call, follows no redirect and repeats nothing.
+/// Where tokens come from, and where credentials are tried. The implementation makes one call, follows no redirect and repeats nothing.
 #[async_trait]
 pub(crate) trait TokenEndpoint: Send + Sync {
     /// One `POST` of a form; whatever status comes back is an answer.
     async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenAnswer, Unreachable>;
+
+    /// One `GET /models`, which makes nothing: the status that credentials get there.
+    async fn probe(&self, address: &Address, authorization: Option<&HeaderValue>) -> Result<u16, Unreachable>;
 }
 
 /// A question to a token endpoint.

@@ -13,20 +13,21 @@ use chrono::Utc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::account::Account;
 use super::cooling::{Cause, Moment};
 use super::health::Standing;
-use super::lease::Place;
+use super::kinds::Kinds;
+use super::lease::{Granted, Place};
 use super::member::{Member, Origin, Unsaved};
 use super::pick::{Candidate, pick, scatter};
-use super::queue::{Queue, Ticket};
+use super::queue::{Queue, Requester, Ticket};
 use super::{Lesson, NoLease};
 use crate::gateway::config::Protocol;
-use crate::gateway::keys::KeyId;
-use crate::gateway::store::Timestamp;
+use crate::gateway::store::{Failing, Timestamp};
 
-/// So many requests may wait in all, and of one key (ours).
+/// So many requests may wait in all, and of one user (ours).
 const QUEUE_MAX: usize = 4096;
-const KEY_MAX: usize = 1024;
+const USER_MAX: usize = 1024;
 
 /// Every account in use.
 #[derive(Debug)]
@@ -37,21 +38,26 @@ pub(super) struct Inner {
     pub(super) members: Vec<Member>,
     /// Accounts of the store that cannot be built, as they were found: said once is enough.
     pub(super) broken: HashMap<String, Origin>,
-    queue: Queue<KeyId, Waiter>,
+    queue: Queue<Waiter>,
+    kinds: Kinds,
     stopped: bool,
     seed: u64,
     next_id: u64,
 }
 
 /// What a request needs of an account.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wanted {
     pub(super) group: String,
     /// What the request speaks; nothing where it is no request of a caller.
     pub(super) protocol: Option<Protocol>,
     pub(super) large: bool,
+    /// The model that it names; nothing where it is no request of a caller.
+    pub(super) model: Option<Arc<str>>,
     /// What names the conversation that it belongs to, where it belongs to one.
     pub(super) session: Option<Arc<[u8]>>,
+    /// The one account that can serve it, where no other can.
+    pub(super) only: Option<String>,
     /// The accounts that have had their turn.
     pub(super) tried: Vec<String>,
 }
@@ -59,6 +65,8 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 struct Waiter {
     wanted: Wanted,
+    /// What it needs, among those who wait.
+    kind: u64,
     answer: oneshot::Sender<Result<Place, NoLease>>,
 }
 
@@ -78,7 +86,7 @@ enum Asked {
 /// Leaves the queue when dropped, however the wait ends.
 struct Waiting<'a> {
     pool: &'a Pool,
-    key: &'a KeyId,
+    requester: &'a Requester,
     ticket: Ticket,
 }
 
@@ -94,6 +102,7 @@ impl Pool {
             members: Vec::new(),
             broken: HashMap::new(),
             queue: Queue::default(),
+            kinds: Kinds::default(),
             stopped: false,
             seed,
             next_id: 0,
@@ -109,38 +118,39 @@ impl Pool {
     /// A place on one of the accounts, in fair order, before the deadline.
     pub(super) async fn place(
         self: &Arc<Self>,
-        key: &KeyId,
+        requester: &Requester,
         wanted: Wanted,
         deadline: Instant,
     ) -> Result<Place, NoLease> {
-        let (ticket, answer) = match self.ask(key, wanted) {
+        let (ticket, answer) = match self.ask(requester, wanted) {
             Asked::Answered(answer) => return answer,
             Asked::Waiting(ticket, answer) => (ticket, answer),
         };
-        let _waiting = Waiting { pool: self, key, ticket };
+        let _waiting = Waiting { pool: self, requester, ticket };
         match timeout_at(deadline, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Err(NoLease::Busy),
         }
     }
 
-    fn ask(self: &Arc<Self>, key: &KeyId, wanted: Wanted) -> Asked {
+    fn ask(self: &Arc<Self>, requester: &Requester, wanted: Wanted) -> Asked {
         let now = Instant::now();
         let mut inner = self.lock();
         let verdict = inner.verdict(&wanted, now);
         match verdict {
             _ if inner.stopped => Asked::Answered(Err(NoLease::Stopping)),
             Verdict::No(reason) => Asked::Answered(Err(reason)),
-            // Who waits already has been waiting for longer.
-            Verdict::Take(index) if inner.queue.len() == 0 => {
-                Asked::Answered(Ok(inner.grant(self, index, wanted.large, now)))
+            // Who waits already has been waiting for longer, unless nothing that is free is of use to them.
+            Verdict::Take(index) if inner.served_kinds(now, 0).is_none() => {
+                Asked::Answered(Ok(inner.grant(self, index, &wanted, now)))
             }
             Verdict::Take(_) | Verdict::Wait => {
-                if !inner.has_room(key) {
+                if !inner.has_room(requester) {
                     return Asked::Answered(Err(NoLease::Busy));
                 }
                 let (answer, answered) = oneshot::channel();
-                let ticket = inner.queue.push(key.clone(), Waiter { wanted, answer });
+                let kind = inner.kinds.join(&wanted);
+                let ticket = inner.queue.push(requester.clone(), Waiter { wanted, kind, answer });
                 inner.serve(self, now);
                 Asked::Waiting(ticket, answered)
             }
@@ -159,17 +169,17 @@ impl Pool {
     pub(super) fn stop(&self) {
         let mut inner = self.lock();
         inner.stopped = true;
-        refuse(&mut inner.queue, |_| Some(NoLease::Stopping));
+        inner.refuse(|_, _| Some(NoLease::Stopping));
     }
 
     /// What an attempt has taught about its account.
-    pub(super) fn learn(self: &Arc<Self>, place: &Place, lesson: Lesson) {
-        self.change(place, |member, moment| member.learn(lesson, moment, Utc::now()));
+    pub(super) fn learn(self: &Arc<Self>, granted: &Granted, lesson: Lesson) {
+        self.change(granted, |member, moment| member.learn(lesson, granted.model.as_ref(), moment, Utc::now()));
     }
 
     /// There is no token for the account right now.
     pub(super) fn tokenless(self: &Arc<Self>, place: &Place) {
-        self.change(place, |member, moment| member.tokenless(moment, Utc::now()));
+        self.change(place.granted(), |member, moment| member.tokenless(moment, Utc::now()));
     }
 
     /// There will be no token for the account.
@@ -180,14 +190,63 @@ impl Pool {
         inner.settle(self, Instant::now());
     }
 
+    /// The accounts whose credentials are to be tried now; of each this is to be told by [`Pool::tried`].
+    pub(super) fn take_doubted(&self) -> Vec<(u64, Arc<Account>)> {
+        let mut inner = self.lock();
+        let doubted = inner.members.iter_mut().filter(|member| member.doubted && !member.trying);
+        let taken = doubted.map(|member| {
+            (member.doubted, member.trying) = (false, true);
+            (member.id, Arc::clone(&member.account))
+        });
+        taken.collect()
+    }
+
+    /// The credentials of an account were tried: the status that they got, where there was an answer.
+    pub(super) fn tried(self: &Arc<Self>, id: u64, status: Option<u16>) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        if let Some(member) = inner.members.iter_mut().find(|member| member.id == id) {
+            member.trying = false;
+            match status {
+                Some(status @ (401 | 403)) => member.refused(status),
+                Some(200..=299) => member.acquit(now),
+                // Nothing is known: the account rests, and the next refusal asks for the next try.
+                Some(_) | None => {}
+            }
+        }
+        inner.settle(self, now);
+    }
+
     /// Time has passed: who rested may be back.
     pub(super) fn wake(self: &Arc<Self>) {
         self.lock().settle(self, Instant::now());
     }
 
+    /// The name of an account that is still in use.
+    pub(super) fn name_of(&self, id: u64) -> Option<String> {
+        self.lock().members.iter().find(|member| member.id == id).map(|member| member.account.name().to_owned())
+    }
+
     pub(super) fn unsaved(&self, account: &str) -> Option<Unsaved> {
         let inner = self.lock();
         inner.members.iter().find(|member| member.account.name() == account).and_then(Member::unsaved)
+    }
+
+    /// The accounts whose health has changed since the store was told, with what it is to be told.
+    pub(super) fn untold_health(&self) -> Vec<(u64, String, Option<Instant>, Option<Failing>)> {
+        let (now, wall) = (Instant::now(), Utc::now());
+        let inner = self.lock();
+        let untold = inner.members.iter().filter_map(|member| {
+            let (until, failing) = member.untold_health(now, wall)?;
+            Some((member.id, member.account.name().to_owned(), until, failing))
+        });
+        untold.collect()
+    }
+
+    pub(super) fn told_health(&self, id: u64, until: Option<Instant>) {
+        let mut inner = self.lock();
+        let found = inner.members.iter_mut().find(|member| member.id == id);
+        found.into_iter().for_each(|member| member.told_health(until));
     }
 
     pub(super) fn all_unsaved(&self) -> Vec<Unsaved> {
@@ -207,12 +266,12 @@ impl Pool {
         inner.serve(self, Instant::now());
     }
 
-    fn change(self: &Arc<Self>, place: &Place, change: impl FnOnce(&mut Member, Moment)) {
+    fn change(self: &Arc<Self>, granted: &Granted, change: impl FnOnce(&mut Member, Moment)) {
         let now = Instant::now();
         let mut inner = self.lock();
         let jitter = u32::try_from(scatter(inner.seed(), 0) % 1000).unwrap_or(0);
-        let moment = Moment { granted: place.granted(), now, jitter };
-        if let Some(member) = inner.members.iter_mut().find(|member| member.id == place.member()) {
+        let moment = Moment { granted: granted.at, now, jitter };
+        if let Some(member) = inner.members.iter_mut().find(|member| member.id == granted.member) {
             change(member, moment);
         }
         inner.settle(self, now);
@@ -240,8 +299,7 @@ impl Inner {
     /// After any change but a returned place: those without hope are told, the others served.
     pub(super) fn settle(&mut self, pool: &Arc<Pool>, now: Instant) {
         if self.queue.len() > 0 {
-            let members = &self.members;
-            refuse(&mut self.queue, |wanted| match verdict(members, wanted, now, 0) {
+            self.refuse(|members, wanted| match verdict(members, wanted, now, 0) {
                 Verdict::No(reason) => Some(reason),
                 Verdict::Take(_) | Verdict::Wait => None,
             });
@@ -249,18 +307,35 @@ impl Inner {
         }
     }
 
+    /// Tells those for whom there is a reason.
+    fn refuse(&mut self, reason: impl Fn(&[Member], &Wanted) -> Option<NoLease>) {
+        let Self { members, queue, kinds, .. } = self;
+        let Some(refused) = kinds.where_true(|wanted| reason(members, wanted).is_some()) else { return };
+        for waiter in queue.take_all(|waiter| refused.contains(&waiter.kind)) {
+            kinds.leave(waiter.kind);
+            let reason = reason(members, &waiter.wanted).unwrap_or(NoLease::Busy);
+            // Nobody to tell where the request has left in this moment.
+            let _left = waiter.answer.send(Err(reason));
+        }
+    }
+
     /// Gives out what is free, to those whose turn it is.
     fn serve(&mut self, pool: &Arc<Pool>, now: Instant) {
         while self.queue.len() > 0 && !self.stopped && self.members.iter().any(|member| member.is_open(now)) {
             let seed = self.seed();
+            let Some(served) = self.served_kinds(now, seed) else { return };
             let mut chosen = None;
-            let (members, queue) = (&self.members, &mut self.queue);
-            let waiter = queue.take(|waiter| match verdict(members, &waiter.wanted, now, seed) {
-                Verdict::Take(index) => chosen.replace(index).is_none(),
-                Verdict::Wait | Verdict::No(_) => false,
+            let Self { members, queue, kinds, .. } = self;
+            let waiter = queue.take(|waiter| {
+                served.contains(&waiter.kind)
+                    && match verdict(members, &waiter.wanted, now, seed) {
+                        Verdict::Take(index) => chosen.replace(index).is_none(),
+                        Verdict::Wait | Verdict::No(_) => false,
+                    }
             });
             let (Some(waiter), Some(index)) = (waiter, chosen) else { return };
-            let place = self.grant(pool, index, waiter.wanted.large, now);
+            kinds.leave(waiter.kind);
+            let place = self.grant(pool, index, &waiter.wanted, now);
             if let Err(Ok(place)) = waiter.answer.send(Ok(place)) {
                 // Left in this moment. The place must not come back by itself: the lock is held here.
                 let (member, large, probe) = place.dissolve();
@@ -269,25 +344,32 @@ impl Inner {
         }
     }
 
-    /// Whether one more of this key may wait, if need be instead of another.
-    fn has_room(&mut self, key: &KeyId) -> bool {
-        if self.queue.of_key(key) >= KEY_MAX {
-            return false;
-        }
-        if self.queue.len() < QUEUE_MAX {
+    /// The kinds of waiting requests for which a place is free; nothing where it is for none. Whether one is free for a
+    /// request is the same for all of its kind, and of thousands most are of a few.
+    fn served_kinds(&self, now: Instant, seed: u64) -> Option<Vec<u64>> {
+        self.kinds.where_true(|wanted| matches!(verdict(&self.members, wanted, now, seed), Verdict::Take(_)))
+    }
+
+    /// Whether one more of this requester may wait, if need be instead of another.
+    fn has_room(&mut self, requester: &Requester) -> bool {
+        let evicted = if self.queue.of_user(requester) >= USER_MAX {
+            self.queue.make_room_within(requester)
+        } else if self.queue.len() >= QUEUE_MAX {
+            self.queue.make_room(requester)
+        } else {
             return true;
-        }
-        let evicted = self.queue.make_room(key);
+        };
+        evicted.iter().for_each(|waiter| self.kinds.leave(waiter.kind));
         evicted.map(|waiter| waiter.answer.send(Err(NoLease::Busy))).is_some()
     }
 
-    fn grant(&mut self, pool: &Arc<Pool>, index: usize, large: bool, now: Instant) -> Place {
+    fn grant(&mut self, pool: &Arc<Pool>, index: usize, wanted: &Wanted, now: Instant) -> Place {
         let member = &mut self.members[index];
         member.taken += 1;
-        member.taken_large += usize::from(large);
+        member.taken_large += usize::from(wanted.large);
         let probe = member.health.standing(now) == Standing::Probing;
         member.probing |= probe;
-        Place::new(pool, member, large, probe, now)
+        Place::new(pool, member, wanted, probe, now)
     }
 
     fn take_back(&mut self, id: u64, large: bool, probe: bool) {
@@ -315,14 +397,6 @@ impl Inner {
     }
 }
 
-fn refuse(queue: &mut Queue<KeyId, Waiter>, reason: impl Fn(&Wanted) -> Option<NoLease>) {
-    for waiter in queue.take_all(|waiter| reason(&waiter.wanted).is_some()) {
-        let reason = reason(&waiter.wanted).unwrap_or(NoLease::Busy);
-        // Nobody to tell where the request has left in this moment.
-        let _left = waiter.answer.send(Err(reason));
-    }
-}
-
 fn verdict(members: &[Member], wanted: &Wanted, now: Instant, seed: u64) -> Verdict {
     let candidates: Vec<Candidate> = members.iter().map(|member| member.candidate(wanted, now)).collect();
     match pick(&candidates, seed) {
@@ -347,7 +421,11 @@ fn none(members: &[Member], wanted: &Wanted, now: Instant) -> NoLease {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let gone = self.pool.lock().queue.remove(self.key, self.ticket);
+        let mut inner = self.pool.lock();
+        let gone = inner.queue.remove(self.requester, self.ticket);
+        gone.iter().for_each(|waiter| inner.kinds.leave(waiter.kind));
+        drop(inner);
+        // What it still holds is given back without the lock.
         drop(gone);
     }
 }

@@ -1,95 +1,198 @@
-//! Who waits, pure: first come first served within a key, and the keys take turns. A key with a thousand requests
-//! waits for itself, not the others for it.
+//! Who waits, pure: users take turns, within a user its keys, and a key is served first come first served. A user with a
+//! thousand requests, or with a thousand keys, waits for itself, and the others do not wait for it.
 //!
 //! It carries C10 of the failure catalogue.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::Hash;
 
-/// Those who wait, by key.
+use crate::gateway::keys::{Caller, KeyId};
+use crate::gateway::store::UserId;
+
+/// Whose request it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Requester {
+    user: UserId,
+    key: KeyId,
+}
+
+/// The requests that wait.
 #[derive(Debug)]
-pub(super) struct Queue<K, W> {
-    /// The keys that have somebody waiting; the first is next.
-    turns: VecDeque<K>,
-    /// In order of arrival.
-    waiting: HashMap<K, BTreeMap<u64, W>>,
+pub(super) struct Queue<W> {
+    /// The users who have a request waiting; the first is next.
+    turns: VecDeque<UserId>,
+    users: HashMap<UserId, UserQueue<W>>,
     total: usize,
     next: u64,
 }
 
-/// Names one who waits.
+/// The requests of one user.
+#[derive(Debug)]
+struct UserQueue<W> {
+    /// The keys that have a request waiting; the first is next.
+    turns: VecDeque<KeyId>,
+    /// In order of arrival.
+    keys: HashMap<KeyId, BTreeMap<u64, W>>,
+    total: usize,
+}
+
+/// Names one request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-// === impl Queue ===
+// === impl Requester ===
 
-impl<K, W> Default for Queue<K, W> {
-    fn default() -> Self {
-        Self { turns: VecDeque::new(), waiting: HashMap::new(), total: 0, next: 0 }
+impl Requester {
+    pub(super) fn of(caller: &Caller) -> Self {
+        let key = caller.key().clone();
+        // Keys that belong to nobody have nothing in common: each counts as a user.
+        let user = if caller.user().is_nobody() { UserId::from(key.as_str()) } else { caller.user().clone() };
+        Self { user, key }
+    }
+
+    /// Somebody with one key.
+    pub(super) fn alone(name: &str) -> Self {
+        Self { user: UserId::from(name), key: KeyId::from(name) }
     }
 }
 
-impl<K: Clone + Eq + Hash, W> Queue<K, W> {
+// === impl Queue ===
+
+impl<W> Default for Queue<W> {
+    fn default() -> Self {
+        Self { turns: VecDeque::new(), users: HashMap::new(), total: 0, next: 0 }
+    }
+}
+
+impl<W> Queue<W> {
     pub(super) const fn len(&self) -> usize {
         self.total
     }
 
-    /// How many of this key wait.
-    pub(super) fn of_key(&self, key: &K) -> usize {
-        self.waiting.get(key).map_or(0, BTreeMap::len)
+    /// How many requests of the same user wait.
+    pub(super) fn of_user(&self, requester: &Requester) -> usize {
+        self.users.get(&requester.user).map_or(0, |user| user.total)
     }
 
-    /// Puts one at the end of its key's line.
-    pub(super) fn push(&mut self, key: K, waiter: W) -> Ticket {
+    /// Puts a request behind those of the same key.
+    pub(super) fn push(&mut self, requester: Requester, waiter: W) -> Ticket {
         let ticket = self.next;
         self.next += 1;
         self.total += 1;
-        let line = self.waiting.entry(key.clone()).or_default();
+        let Requester { user, key } = requester;
+        if !self.users.contains_key(&user) {
+            self.turns.push_back(user.clone());
+        }
+        self.users.entry(user).or_default().push(key, ticket, waiter);
+        Ticket(ticket)
+    }
+
+    /// Takes out a request that no longer waits.
+    pub(super) fn remove(&mut self, requester: &Requester, ticket: Ticket) -> Option<W> {
+        let user = self.users.get_mut(&requester.user)?;
+        let waiter = user.remove(&requester.key, ticket)?;
+        self.total -= 1;
+        if user.total == 0 {
+            self.users.remove(&requester.user);
+            self.turns.retain(|other| *other != requester.user);
+        }
+        Some(waiter)
+    }
+
+    /// Takes out the request whose turn it is among those that can be `served`. Then it is the turn of the other users,
+    /// and for this user that of the other keys.
+    pub(super) fn take(&mut self, mut served: impl FnMut(&W) -> bool) -> Option<W> {
+        let found = self.turns.iter().enumerate().find_map(|(turn, user)| {
+            let (key, ticket) = self.users.get(user)?.first(&mut served)?;
+            Some((turn, Requester { user: user.clone(), key }, ticket))
+        });
+        let (turn, requester, ticket) = found?;
+        self.turns.remove(turn);
+        self.turns.push_back(requester.user.clone());
+        if let Some(user) = self.users.get_mut(&requester.user) {
+            user.end_turn(&requester.key);
+        }
+        self.remove(&requester, ticket)
+    }
+
+    /// Takes out all that are `done`, each user's and key's in order of arrival.
+    pub(super) fn take_all(&mut self, mut done: impl FnMut(&W) -> bool) -> Vec<W> {
+        let mut found = Vec::new();
+        for user in &self.turns {
+            let waiting = self.users.get(user).into_iter().flat_map(UserQueue::iter);
+            let done = waiting.filter(|(.., waiter)| done(waiter));
+            found.extend(done.map(|(key, ticket, _)| (Requester { user: user.clone(), key: key.clone() }, ticket)));
+        }
+        found.into_iter().filter_map(|(requester, ticket)| self.remove(&requester, ticket)).collect()
+    }
+
+    /// Takes out the newest request of the longest key of the user with the most, if that are more than those of this
+    /// requester's user.
+    pub(super) fn make_room(&mut self, requester: &Requester) -> Option<W> {
+        let (user, most) = self.users.iter().max_by_key(|(_, user)| user.total)?;
+        let (key, ticket, _) = most.newest_of_longest()?;
+        let evicted = Requester { user: user.clone(), key };
+        (most.total > self.of_user(requester) + 1).then(|| self.remove(&evicted, ticket)).flatten()
+    }
+
+    /// Takes out the newest request of the longest key of the same user, if that is longer than this requester's key.
+    pub(super) fn make_room_within(&mut self, requester: &Requester) -> Option<W> {
+        let user = self.users.get(&requester.user)?;
+        let own = user.keys.get(&requester.key).map_or(0, BTreeMap::len);
+        let (key, ticket, length) = user.newest_of_longest()?;
+        let evicted = Requester { user: requester.user.clone(), key };
+        (length > own + 1).then(|| self.remove(&evicted, ticket)).flatten()
+    }
+}
+
+// === impl UserQueue ===
+
+impl<W> Default for UserQueue<W> {
+    fn default() -> Self {
+        Self { turns: VecDeque::new(), keys: HashMap::new(), total: 0 }
+    }
+}
+
+impl<W> UserQueue<W> {
+    fn push(&mut self, key: KeyId, ticket: u64, waiter: W) {
+        self.total += 1;
+        let line = self.keys.entry(key.clone()).or_default();
         if line.is_empty() {
             self.turns.push_back(key);
         }
         line.insert(ticket, waiter);
-        Ticket(ticket)
     }
 
-    /// Takes one out who no longer waits.
-    pub(super) fn remove(&mut self, key: &K, ticket: Ticket) -> Option<W> {
-        let line = self.waiting.get_mut(key)?;
+    fn remove(&mut self, key: &KeyId, ticket: Ticket) -> Option<W> {
+        let line = self.keys.get_mut(key)?;
         let waiter = line.remove(&ticket.0)?;
         self.total -= 1;
         if line.is_empty() {
-            self.waiting.remove(key);
+            self.keys.remove(key);
             self.turns.retain(|other| other != key);
         }
         Some(waiter)
     }
 
-    /// Takes out the one whose turn it is among those who can be `served`; then it is the other keys' turn.
-    pub(super) fn take(&mut self, mut served: impl FnMut(&W) -> bool) -> Option<W> {
-        let (turn, key, ticket) = self.turns.iter().enumerate().find_map(|(turn, key)| {
-            let line = self.waiting.get(key)?;
-            let (ticket, _) = line.iter().find(|(_, waiter)| served(waiter))?;
-            Some((turn, key.clone(), Ticket(*ticket)))
-        })?;
-        self.turns.remove(turn);
+    /// The first request, in the order of turns, that can be `served`.
+    fn first(&self, served: &mut impl FnMut(&W) -> bool) -> Option<(KeyId, Ticket)> {
+        let mut waiting = self.iter();
+        waiting.find(|(.., waiter)| served(waiter)).map(|(key, ticket, _)| (key.clone(), ticket))
+    }
+
+    fn end_turn(&mut self, key: &KeyId) {
+        self.turns.retain(|other| other != key);
         self.turns.push_back(key.clone());
-        self.remove(&key, ticket)
     }
 
-    /// Takes out all who are `done`, in the order in which their turn would have come within their key.
-    pub(super) fn take_all(&mut self, mut done: impl FnMut(&W) -> bool) -> Vec<W> {
-        let all = self.turns.iter().filter_map(|key| Some((key, self.waiting.get(key)?)));
-        let all = all.flat_map(|(key, line)| line.iter().map(move |(ticket, waiter)| (key, *ticket, waiter)));
-        let found: Vec<(K, Ticket)> =
-            all.filter(|(.., waiter)| done(waiter)).map(|(key, ticket, _)| (key.clone(), Ticket(ticket))).collect();
-        found.into_iter().filter_map(|(key, ticket)| self.remove(&key, ticket)).collect()
+    fn iter(&self) -> impl Iterator<Item = (&KeyId, Ticket, &W)> {
+        let lines = self.turns.iter().filter_map(|key| Some((key, self.keys.get(key)?)));
+        lines.flat_map(|(key, line)| line.iter().map(move |(ticket, waiter)| (key, Ticket(*ticket), waiter)))
     }
 
-    /// Takes out the newest of the longest line, where that is longer than this key's own.
-    pub(super) fn make_room(&mut self, key: &K) -> Option<W> {
-        let (longest, line) = self.waiting.iter().max_by_key(|(_, line)| line.len())?;
-        let (longest, ticket) = (longest.clone(), Ticket(*line.last_key_value()?.0));
-        (line.len() > self.of_key(key) + 1).then(|| self.remove(&longest, ticket)).flatten()
+    /// The newest request of the key with the most, and how many that key has.
+    fn newest_of_longest(&self) -> Option<(KeyId, Ticket, usize)> {
+        let (key, line) = self.keys.iter().max_by_key(|(_, line)| line.len())?;
+        Some((key.clone(), Ticket(*line.last_key_value()?.0), line.len()))
     }
 }
 
@@ -97,70 +200,93 @@ impl<K: Clone + Eq + Hash, W> Queue<K, W> {
 mod tests {
     use super::*;
 
-    fn queue(waiting: &[(char, u32)]) -> Queue<char, (char, u32)> {
+    /// A key, whose first letter is its user, and a number.
+    type Named = (&'static str, u32);
+
+    fn of(key: &str) -> Requester {
+        Requester { user: UserId::from(&key[..1]), key: KeyId::from(key) }
+    }
+
+    fn queue(waiting: &[Named]) -> Queue<Named> {
         let mut queue = Queue::default();
         for waiter in waiting {
-            queue.push(waiter.0, *waiter);
+            queue.push(of(waiter.0), *waiter);
         }
         queue
     }
 
-    fn order(queue: &mut Queue<char, (char, u32)>) -> Vec<(char, u32)> {
+    fn order(queue: &mut Queue<Named>) -> Vec<Named> {
         std::iter::from_fn(|| queue.take(|_| true)).collect()
     }
 
     #[test]
-    fn keys_take_turns_and_each_is_served_in_order() {
-        let mut queue = queue(&[('a', 1), ('a', 2), ('a', 3), ('b', 1), ('b', 2), ('c', 1)]);
-        assert_eq!(order(&mut queue), [('a', 1), ('b', 1), ('c', 1), ('a', 2), ('b', 2), ('a', 3)]);
+    fn users_take_turns_and_each_key_is_served_in_order() {
+        let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("c", 1)]);
+        assert_eq!(order(&mut queue), [("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("a", 3)]);
         assert_eq!(queue.len(), 0);
     }
 
     #[test]
-    fn a_thousand_of_one_key_hold_up_another_by_one_place() {
+    fn many_keys_of_one_user_have_one_turn_among_them() {
+        let mut queue = queue(&[("a1", 1), ("a2", 1), ("a3", 1), ("a1", 2), ("b", 1), ("b", 2)]);
+        assert_eq!(order(&mut queue), [("a1", 1), ("b", 1), ("a2", 1), ("b", 2), ("a3", 1), ("a1", 2)]);
+    }
+
+    #[test]
+    fn three_hundred_keys_of_one_user_hold_up_another_user_by_one_place() {
         let mut queue = Queue::default();
-        for number in 0..1000 {
-            queue.push('a', ('a', number));
+        for number in 0..300 {
+            queue.push(of(&format!("a{number}")), ("a", number));
         }
         queue.take(|_| true);
-        queue.push('b', ('b', 0));
-        assert_eq!(queue.take(|_| true), Some(('a', 1)));
-        assert_eq!(queue.take(|_| true), Some(('b', 0)));
+        queue.push(of("b"), ("b", 0));
+        assert_eq!(queue.take(|_| true), Some(("a", 1)));
+        assert_eq!(queue.take(|_| true), Some(("b", 0)));
     }
 
     #[test]
-    fn who_cannot_be_served_does_not_hold_up_those_behind() {
-        let mut queue = queue(&[('a', 1), ('a', 2), ('b', 1)]);
-        assert_eq!(queue.take(|(_, number)| *number == 2), Some(('a', 2)));
+    fn a_request_that_cannot_be_served_does_not_hold_up_those_behind() {
+        let mut queue = queue(&[("a", 1), ("a", 2), ("b", 1)]);
+        assert_eq!(queue.take(|(_, number)| *number == 2), Some(("a", 2)));
         assert_eq!(queue.take(|(_, number)| *number == 3), None);
-        assert_eq!(order(&mut queue), [('b', 1), ('a', 1)]);
+        assert_eq!(order(&mut queue), [("b", 1), ("a", 1)]);
     }
 
     #[test]
-    fn who_leaves_is_forgotten() {
+    fn a_request_that_leaves_is_forgotten() {
         let mut queue = Queue::default();
-        let first = queue.push('a', 1);
-        let second = queue.push('a', 2);
-        assert_eq!(queue.remove(&'a', first), Some(1));
-        assert_eq!(queue.remove(&'a', first), None);
-        assert_eq!((queue.len(), queue.of_key(&'a')), (1, 1));
-        assert_eq!(queue.remove(&'a', second), Some(2));
-        assert_eq!((queue.turns.len(), queue.waiting.len(), queue.len()), (0, 0, 0));
+        let first = queue.push(of("a1"), 1);
+        let second = queue.push(of("a2"), 2);
+        assert_eq!(queue.remove(&of("a2"), first), None);
+        assert_eq!(queue.remove(&of("a1"), first), Some(1));
+        assert_eq!(queue.remove(&of("a1"), first), None);
+        assert_eq!((queue.len(), queue.of_user(&of("a1"))), (1, 1));
+        assert_eq!(queue.remove(&of("a2"), second), Some(2));
+        assert_eq!((queue.turns.len(), queue.users.len(), queue.len()), (0, 0, 0));
     }
 
     #[test]
     fn the_hopeless_are_taken_out_together() {
-        let mut queue = queue(&[('a', 1), ('b', 2), ('a', 3), ('b', 4)]);
-        assert_eq!(queue.take_all(|(_, number)| number % 2 == 1), [('a', 1), ('a', 3)]);
+        let mut queue = queue(&[("a", 1), ("b", 2), ("a", 3), ("b", 4)]);
+        assert_eq!(queue.take_all(|(_, number)| number % 2 == 1), [("a", 1), ("a", 3)]);
         assert_eq!((queue.len(), queue.turns.len()), (2, 1));
     }
 
     #[test]
-    fn room_is_made_at_the_cost_of_the_longest_line() {
-        let mut queue = queue(&[('a', 1), ('a', 2), ('a', 3), ('b', 1)]);
-        assert_eq!(queue.make_room(&'a'), None);
-        assert_eq!(queue.make_room(&'c'), Some(('a', 3)));
-        assert_eq!(queue.make_room(&'b'), None);
+    fn room_is_made_at_the_cost_of_the_user_with_the_most() {
+        let mut queue = queue(&[("a1", 1), ("a1", 2), ("a2", 3), ("b", 1)]);
+        assert_eq!(queue.make_room(&of("a3")), None);
+        assert_eq!(queue.make_room(&of("c")), Some(("a1", 2)));
+        assert_eq!(queue.make_room(&of("b")), None);
         assert_eq!(queue.len(), 3);
+    }
+
+    #[test]
+    fn room_within_a_user_is_made_at_the_cost_of_the_longest_key() {
+        let mut queue = queue(&[("a1", 1), ("a1", 2), ("a1", 3), ("a2", 1), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]);
+        assert_eq!(queue.make_room_within(&of("a2")), Some(("a1", 3)));
+        assert_eq!(queue.make_room_within(&of("a2")), None);
+        assert_eq!(queue.make_room_within(&of("a1")), None);
+        assert_eq!(queue.len(), 7);
     }
 }

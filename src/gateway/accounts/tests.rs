@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,6 +29,9 @@ struct FakeTokens {
     script: Mutex<Vec<Result<(u16, String), Unreachable>>>,
     /// One permit is one exchange.
     gate: Semaphore,
+    /// What credentials get that are tried by themselves.
+    probe: AtomicU16,
+    probes: AtomicUsize,
 }
 
 impl FakeTokens {
@@ -43,6 +46,8 @@ impl FakeTokens {
             forms: Mutex::default(),
             script: Mutex::new(script),
             gate: Semaphore::new(1000),
+            probe: AtomicU16::new(200),
+            probes: AtomicUsize::new(0),
         })
     }
 
@@ -81,6 +86,14 @@ impl TokenEndpoint for FakeTokens {
         self.gate.acquire().await.unwrap().forget();
         let (status, body) = self.next()?;
         Ok(TokenAnswer { status, body: Bytes::from(body) })
+    }
+
+    async fn probe(&self, _: &Address, _: Option<&HeaderValue>) -> Result<u16, Unreachable> {
+        self.probes.fetch_add(1, Ordering::SeqCst);
+        match self.probe.load(Ordering::SeqCst) {
+            0 => Err(Unreachable),
+            status => Ok(status),
+        }
     }
 }
 
@@ -146,7 +159,7 @@ fn wanted() -> Wanted {
 }
 
 async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, NoLease> {
-    accounts.take(&KeyId::from("key_1"), wanted()).await
+    accounts.take(&Requester::alone("key_1"), wanted()).await
 }
 
 /// What a look each half second does.

@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::Accounts;
 use super::account::Access;
 use super::keeper::{Keeper, NoToken};
+use crate::gateway::store::{AccountChange, Act};
 
 /// A change of keys and accounts must reach every node within a second.
 const EVERY: Duration = Duration::from_millis(500);
@@ -39,6 +40,7 @@ impl Accounts {
     /// One round. Whether the store is well, so that its trouble is told once and not each second.
     pub(super) async fn round(self: Arc<Self>, was_well: bool) -> bool {
         self.pool.wake();
+        self.try_doubted();
         let well = match timeout(PATIENCE, self.look()).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) if was_well => {
@@ -59,9 +61,23 @@ impl Accounts {
             for unsaved in self.pool.all_unsaved() {
                 self.save_one(&unsaved).await;
             }
+            self.tell_health().await;
             self.fetch_ahead();
         }
         well
+    }
+
+    /// Commands and pages see through the store which accounts this process has set aside. It is written when it changes,
+    /// and never on the way of a request.
+    async fn tell_health(&self) {
+        for (member, account, until, failing) in self.pool.untold_health() {
+            let act = Act::system();
+            let write = self.store.change_account(&act, &account, AccountChange::Fail(failing));
+            match timeout(PATIENCE, write).await {
+                Ok(Ok(_)) => self.pool.told_health(member, until),
+                Ok(Err(_)) | Err(_) => tracing::warn!(account, "the health of an account could not be stored yet"),
+            }
+        }
     }
 
     fn fetch_ahead(self: &Arc<Self>) {

@@ -8,7 +8,7 @@ use super::Secret;
 use super::raw::{ClientAuth, GrantKind, Kind, Protocol, Tier};
 
 /// One upstream account.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     /// Unique.
     pub(crate) name: String,
@@ -29,7 +29,7 @@ pub(crate) struct Account {
 }
 
 /// What stands behind an account.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are a handful of accounts, made once")]
 pub(crate) enum Upstream {
     /// The built-in upstream, which draws images itself.
@@ -39,7 +39,7 @@ pub(crate) enum Upstream {
 }
 
 /// An API at an address, and what it needs to let a request in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// Scheme, host, port and path, rebuilt from checked parts; the path does not end in `/`, except when it is only that.
     pub(crate) base_url: Uri,
@@ -54,7 +54,7 @@ pub(crate) struct Endpoint {
 }
 
 /// What lets a request in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are a handful of accounts, made once")]
 pub(crate) enum Credentials {
     /// A key that does not change; fits into a header.
@@ -64,7 +64,7 @@ pub(crate) enum Credentials {
 }
 
 /// Where access tokens come from, and what they are given for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Oauth {
     /// The token endpoint; never plain http off this machine, unless the account allows it.
     pub(crate) token_url: Uri,
@@ -83,7 +83,7 @@ pub(crate) struct Oauth {
 }
 
 /// What is exchanged for an access token.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
     /// A refresh token: the first one, before the endpoint hands out others.
     RefreshToken(Secret),

@@ -28,7 +28,7 @@ impl Proxies {
     pub(crate) fn caller<'a>(&self, connected: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
         let mut caller = connected.to_canonical();
         for word in forwarded.rev().flat_map(|value| value.rsplit(',')) {
-            if !self.trust(caller) {
+            if !self.trusts(caller) {
                 break;
             }
             // What cannot be read names nobody, and what stands before it is anybody's word.
@@ -38,7 +38,15 @@ impl Proxies {
         caller
     }
 
-    fn trust(&self, address: IpAddr) -> bool {
+    /// These networks.
+    #[cfg(test)]
+    pub(crate) fn of_networks(texts: &[&str]) -> Self {
+        Self(texts.iter().map(|text| network(text).expect("a network")).collect())
+    }
+
+    /// Whether this is one of them.
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 }

@@ -8,7 +8,7 @@
 mod choice;
 
 pub(super) use choice::{Background, GrantKind, Kind, OutputFormat};
-pub(crate) use choice::{ClientAuth, Delivery, Fallback, OnError, Protocol, Tier};
+pub(crate) use choice::{ClientAuth, Delivery, Fallback, LogFormat, OnError, Protocol, Tier};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,20 +50,48 @@ pub(crate) struct RawConfig {
     /// What lets operators in under `/admin/v1`: a text of at least 32 characters, sent as a bearer token. Default: nobody
     /// is let in.
     pub(super) admin_token: Option<SecretSource>,
-    /// How long running requests may take to finish once the gateway was asked to stop. Default: `30s`.
+    /// How many keys a member can have. Admins and commands can give a member more. Default: 50.
+    pub(super) max_keys_per_member: Option<u32>,
+    /// How long running requests may take to finish once the gateway was asked to stop; who still waits then is answered
+    /// with an error. A second signal does not wait for it. Default: 30 seconds longer than the longest deadline, `5m 30s`.
     pub(super) drain_timeout: Option<Period>,
-    /// Ids of the text models that `GET /v1/models` lists. Default: those that the accounts themselves list.
+    /// How a line of the log is written: `text` for people, `json` for programs. Default: `text`.
+    pub(super) log_format: Option<LogFormat>,
+    /// How long new requests are still taken once the gateway was asked to stop, while `/readyz` says 503 already: the time
+    /// that a load balancer needs to notice. Default: `0s`.
+    pub(super) shutdown_delay: Option<Period>,
+    /// Ids of the text models that callers may name and `GET /v1/models` lists. Default: any may be named, and those are
+    /// listed that the accounts themselves list.
     pub(super) text_models: Option<Vec<String>>,
     /// Image models beside those of the API itself, and what each can be asked for.
     pub(super) models: Option<Vec<RawImageModel>>,
+    /// How many connections of callers are held at once.
+    pub(super) connections: Option<RawConnections>,
     /// How long one call to an upstream may take.
     pub(super) deadlines: Option<RawDeadlines>,
     /// What is kept of answers, so that a caller who asks again does not pay again.
     pub(super) replay: Option<RawReplay>,
+    /// How long what is written about requests and changes is kept.
+    pub(super) retention: Option<RawRetention>,
+    /// How much requests may hold while they arrive and run.
+    pub(super) uploads: Option<RawUploads>,
     /// The upstream accounts. Without any, the built-in simulator draws the images.
     pub(super) accounts: Option<Vec<RawAccount>>,
     /// The groups that keys belong to. The group `default` is always there.
     pub(super) groups: Option<Vec<RawGroup>>,
+}
+
+/// How many connections of callers are held at once. Beyond it connections that do nothing are closed for new ones.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawConnections {
+    /// In all, but never more than half of the files that the process may open. Default: a third of them.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) max: Option<u32>,
+    /// From one IPv4 address, or one IPv6 network of 64 bits. Those of `trusted_proxies` are not counted. Default: half of
+    /// `max`.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) max_per_address: Option<u32>,
 }
 
 /// How long one call to an upstream may take.
@@ -91,6 +119,40 @@ pub(super) struct RawReplay {
     /// How much all kept answers may hold together, in megabytes of 1048576 bytes. Default: 1024.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) max_megabytes: Option<u32>,
+}
+
+/// How long what is written about requests and changes is kept. What has no period is kept for ever.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRetention {
+    /// The records of requests, such as `400d`. The counts by day stay.
+    pub(super) records: Option<Period>,
+    /// The audit trail.
+    pub(super) audit: Option<Period>,
+    /// The counts by day and key.
+    pub(super) usage: Option<Period>,
+}
+
+/// How much requests may hold while they arrive and run, in megabytes of 1048576 bytes. Beyond the share of a key it
+/// is answered 429, beyond what all may hold 503, and nothing is spent.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawUploads {
+    /// Bodies in memory that are still arriving, of all keys together. Default: 32.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) memory_megabytes: Option<u32>,
+    /// The same of one key. Default: 8, and never above `memory_megabytes`.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) memory_megabytes_per_key: Option<u32>,
+    /// Uploads on disk, of all keys together. Default: 8192.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) disk_megabytes: Option<u32>,
+    /// The same of one key. Default: 4096, which is four of the largest forms, and never above `disk_megabytes`.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) disk_megabytes_per_key: Option<u32>,
+    /// So much of the file system is left to the database: uploads stop while less is free. Default: 64.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub(super) min_free_megabytes: Option<u32>,
 }
 
 /// An image model, and what it can be asked for. A rule that is left out is that of `gpt-image-2`.
@@ -192,6 +254,12 @@ pub(super) struct RawGroup {
     /// Whether the official coding agents get an image tool put into their requests to `/v1/responses` where they bring
     /// none; the record says so. Default: `false`.
     pub(super) inject_image_tool: Option<bool>,
+    /// Ids of the text models that callers of this group may name. Default: the `text_models` above all groups.
+    pub(super) text_models: Option<Vec<String>>,
+    /// Types of the tools that the upstream may run for this group, such as `image_generation` and `web_search`. Those
+    /// that the caller runs itself (`function`, `custom`, `namespace`) are always allowed. Default: all.
+    #[schemars(length(max = 64))]
+    pub(super) tools: Option<Vec<String>>,
     /// What may not be asked for.
     pub(super) filter: Option<RawFilter>,
 }

@@ -11,21 +11,23 @@ mod oauth;
 mod secrets;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::problem::{Place, Problem};
-use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, SecretSource};
+use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, RawUploads, SecretSource};
 use super::surroundings::{Surroundings, data_dir};
 use super::written::Written;
 use super::{
-    Account, CONFIG_VARIABLE, Config, Deadlines, Listen, Overrides, Proxies, PublicUrl, Replay, Source, duration,
-    proxies,
+    Account, CONFIG_VARIABLE, Config, ConnectionLimits, Deadlines, Group, Listen, Overrides, Proxies, PublicUrl,
+    Replay, Retention, Source, Uploads, duration, proxies,
 };
 use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
-const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+/// Longer than the longest call to an upstream: time to send the answer and to record it.
+const DRAIN_MARGIN: Duration = Duration::from_secs(30);
 /// An upstream that takes longer to greet is down.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
 /// The specification gives a normal image 120 s and one in 4K 300 s.
@@ -40,6 +42,8 @@ const DEFAULT_REPLAY: Replay = Replay {
 };
 /// Below it nothing would ever be found again.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+/// A day at least, because counts are by day; and a hundred years.
+const RETENTION: RangeInclusive<Duration> = Duration::from_secs(86_400)..=Duration::from_secs(36_500 * 86_400);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
 
 /// What a setting is called outside of the file.
@@ -57,7 +61,11 @@ const DATA_DIR: Names = Names { variable: "IMAGATE_DATA_DIR", flag: "--data-dir"
 const DATABASE_URL: Names = Names { variable: "IMAGATE_DATABASE_URL", flag: "" };
 const ADMIN_TOKEN: Names = Names { variable: "IMAGATE_ADMIN_TOKEN", flag: "" };
 const MASTER_KEY: Names = Names { variable: "IMAGATE_MASTER_KEY", flag: "" };
+const LOG_FORMAT: Names = Names { variable: "IMAGATE_LOG_FORMAT", flag: "" };
 const DRAIN_TIMEOUT: Names = Names { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
+
+/// Enough for every program of a person, and few enough for whoever makes them in a loop (ours).
+const MAX_KEYS_PER_MEMBER: u32 = 50;
 
 /// The settings as written, by who wrote them.
 #[derive(Debug, Default)]
@@ -91,6 +99,7 @@ impl Layers {
         };
         let secret =
             |names: Names| surroundings.variable(names.variable).map(|_| SecretSource::Env(names.variable.to_owned()));
+        let log_format = text(LOG_FORMAT.variable).map(|word| word.parse());
         self.variables = RawConfig {
             listen: text(LISTEN.variable),
             metrics_listen: text(METRICS_LISTEN.variable),
@@ -103,6 +112,11 @@ impl Layers {
             admin_token: secret(ADMIN_TOKEN),
             ..RawConfig::default()
         };
+        match log_format {
+            Some(Ok(format)) => self.variables.log_format = Some(format),
+            Some(Err(fault)) => self.problems.push(Problem::new(Place::Named(LOG_FORMAT.variable.to_owned()), fault)),
+            None => {}
+        }
         self
     }
 
@@ -136,26 +150,33 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
     let mut desk = Desk::new(layers, surroundings);
     let listen = desk.address("listen", LISTEN, |raw| raw.listen.as_ref());
     let deadlines = desk.deadlines();
-    let groups = desk.groups(deadlines);
     let text_models = desk.text_models();
+    let groups = desk.groups(deadlines, text_models.as_deref());
     desk.database();
     let mut config = Config {
         listen: listen.unwrap_or_else(|| Listen::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: desk.address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
         public_url: desk.public_url(),
         trusted_proxies: desk.trusted_proxies(),
+        max_keys_per_member: desk.layers.written.raw.max_keys_per_member.unwrap_or(MAX_KEYS_PER_MEMBER),
         data_dir: desk.data_dir(),
         skills_dir: desk.skills_dir(),
-        drain_timeout: desk.drain_timeout(),
+        log_format: desk.pick("log_format", LOG_FORMAT, |raw| raw.log_format.as_ref()).copied().unwrap_or_default(),
+        drain_timeout: desk.drain_timeout(&groups, deadlines),
+        shutdown_delay: desk.shutdown_delay(),
         image_models: desk.image_models(text_models.as_deref()),
         text_models,
+        connections: desk.connections(),
         deadlines,
         accounts: desk.accounts(Some(&groups)),
         groups,
         replay: desk.replay(),
+        retention: desk.retention(),
+        uploads: desk.uploads(),
         master_key: desk.master_key(),
         admin_token: desk.admin_token(),
         sources: BTreeMap::new(),
+        file: None,
     };
     if config.metrics_listen.as_ref() == Some(&config.listen) && config.listen.port() != 0 {
         desk.wrong("metrics_listen", "is the same as `listen`");
@@ -294,9 +315,28 @@ impl<'a> Desk<'a> {
         self.wrong(SETTING, fault);
     }
 
-    fn drain_timeout(&mut self) -> Duration {
+    fn drain_timeout(&mut self, groups: &[Group], deadlines: Deadlines) -> Duration {
         let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
-        self.period("drain_timeout", written, Duration::ZERO).unwrap_or(DEFAULT_DRAIN)
+        self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| {
+            let longest = groups.iter().map(|group| group.deadlines.large).fold(deadlines.large, Duration::max);
+            (longest + DRAIN_MARGIN).min(duration::LONGEST)
+        })
+    }
+
+    fn shutdown_delay(&mut self) -> Duration {
+        let written = self.layers.written.raw.shutdown_delay.as_ref();
+        self.period("shutdown_delay", written, Duration::ZERO).unwrap_or_default()
+    }
+
+    fn connections(&mut self) -> ConnectionLimits {
+        let Some(raw) = &self.layers.written.raw.connections else { return ConnectionLimits::default() };
+        if let (Some(max), Some(per_address)) = (raw.max, raw.max_per_address)
+            && per_address > max
+        {
+            self.wrong("connections.max_per_address", "must not be above `max`");
+        }
+        let count = |written: Option<u32>| written.and_then(|count| usize::try_from(count).ok());
+        ConnectionLimits { max: count(raw.max), max_per_address: count(raw.max_per_address) }
     }
 
     fn deadlines(&mut self) -> Deadlines {
@@ -326,13 +366,55 @@ impl<'a> Desk<'a> {
         }
     }
 
+    fn retention(&mut self) -> Retention {
+        let Some(raw) = &self.layers.written.raw.retention else { return Retention::default() };
+        let mut kept = |setting, written| self.period_within(setting, written, RETENTION);
+        Retention {
+            records: kept("retention.records", raw.records.as_ref()),
+            audit: kept("retention.audit", raw.audit.as_ref()),
+            usage: kept("retention.usage", raw.usage.as_ref()),
+        }
+    }
+
+    fn uploads(&mut self) -> Uploads {
+        let none = RawUploads::default();
+        let raw = self.layers.written.raw.uploads.as_ref().unwrap_or(&none);
+        let bytes = |megabytes: Option<u32>, default| megabytes.map_or(default, |count| u64::from(count) << 20);
+        let standard = Uploads::DEFAULT;
+        let memory = bytes(raw.memory_megabytes, standard.memory);
+        let disk = bytes(raw.disk_megabytes, standard.disk);
+        let limits = Uploads {
+            memory,
+            memory_per_key: bytes(raw.memory_megabytes_per_key, standard.memory_per_key.min(memory)),
+            disk,
+            disk_per_key: bytes(raw.disk_megabytes_per_key, standard.disk_per_key.min(disk)),
+            min_free: bytes(raw.min_free_megabytes, standard.min_free),
+        };
+        if limits.memory_per_key > memory {
+            self.wrong("uploads.memory_megabytes_per_key", "must not be above `memory_megabytes`");
+        }
+        if limits.disk_per_key > disk {
+            self.wrong("uploads.disk_megabytes_per_key", "must not be above `disk_megabytes`");
+        }
+        limits
+    }
+
     fn period(&mut self, setting: &str, written: Option<&Period>, least: Duration) -> Option<Duration> {
+        self.period_within(setting, written, least..=duration::LONGEST)
+    }
+
+    fn period_within(
+        &mut self,
+        setting: &str,
+        written: Option<&Period>,
+        bounds: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
         let Some(period) = duration::parse(&written?.0) else {
             self.wrong(setting, &format!("must be {}", duration::EXPECTED));
             return None;
         };
-        if period < least || period > duration::LONGEST {
-            let (least, most) = (duration::print(least), duration::print(duration::LONGEST));
+        if !bounds.contains(&period) {
+            let (least, most) = (duration::print(*bounds.start()), duration::print(*bounds.end()));
             self.wrong(setting, &format!("must be from {least} to {most}"));
         }
         Some(period)

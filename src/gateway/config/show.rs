@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
-    Account, Config, Credentials, Filter, Grant, Group, ImageModel, Moderation, Oauth, Protocol, Source, Upstream,
-    duration,
+    Account, Config, ConnectionLimits, Credentials, Filter, Grant, Group, ImageModel, Moderation, Oauth, Protocol,
+    Retention, Source, Uploads, Upstream, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -53,7 +53,10 @@ impl Page<'_> {
         if let Some(folder) = &config.skills_dir {
             self.line("", "skills_dir", &quoted(&folder.display().to_string()));
         }
+        self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
         self.line("", "drain_timeout", &period(config.drain_timeout));
+        self.line("", "log_format", &quoted(config.log_format.as_str()));
+        self.line("", "shutdown_delay", &period(config.shutdown_delay));
         if let Some(models) = &config.text_models {
             self.line("", "text_models", &list(models));
         }
@@ -62,6 +65,13 @@ impl Page<'_> {
         }
         if self.config.admin_token.is_some() {
             self.line("", "admin_token", &quoted(REDACTED));
+        }
+        let limits = config.connections;
+        if limits != ConnectionLimits::default() {
+            self.header("[connections]");
+            for (name, limit) in [("max", limits.max), ("max_per_address", limits.max_per_address)] {
+                self.optional_number("connections", name, limit);
+            }
         }
         self.header("[deadlines]");
         self.line("deadlines", "connect", &period(config.deadlines.connect));
@@ -72,6 +82,33 @@ impl Page<'_> {
         self.line("replay", "orphan_window", &period(config.replay.orphan_window));
         self.line("replay", "idempotency_window", &period(config.replay.idempotency_window));
         self.line("replay", "max_megabytes", &(config.replay.max_bytes >> 20).to_string());
+        self.uploads(&config.uploads);
+        self.retention(config.retention);
+    }
+
+    fn retention(&mut self, retention: Retention) {
+        if retention == Retention::default() {
+            return;
+        }
+        self.header("[retention]");
+        for (name, kept) in [("records", retention.records), ("audit", retention.audit), ("usage", retention.usage)] {
+            if let Some(kept) = kept {
+                self.line("retention", name, &period(kept));
+            }
+        }
+    }
+
+    fn uploads(&mut self, uploads: &Uploads) {
+        self.header("[uploads]");
+        for (name, bytes) in [
+            ("memory_megabytes", uploads.memory),
+            ("memory_megabytes_per_key", uploads.memory_per_key),
+            ("disk_megabytes", uploads.disk),
+            ("disk_megabytes_per_key", uploads.disk_per_key),
+            ("min_free_megabytes", uploads.min_free),
+        ] {
+            self.line("uploads", name, &(bytes >> 20).to_string());
+        }
     }
 
     fn image_model(&mut self, path: &str, model: &ImageModel) {
@@ -138,6 +175,9 @@ impl Page<'_> {
         self.line(path, "large_deadline", &period(group.deadlines.large));
         self.line(path, "fallback", &quoted(group.fallback.as_str()));
         self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
+        for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {
+            list_of.iter().for_each(|words| self.line(path, name, &list(words)));
+        }
         let Filter { words, patterns, moderation } = &group.filter;
         if words.is_empty() && patterns.is_empty() && moderation.is_none() {
             return;
@@ -165,6 +205,12 @@ impl Page<'_> {
     fn optional(&mut self, path: &str, name: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.line(path, name, &quoted(value));
+        }
+    }
+
+    fn optional_number(&mut self, path: &str, name: &str, value: Option<usize>) {
+        if let Some(value) = value {
+            self.line(path, name, &value.to_string());
         }
     }
 

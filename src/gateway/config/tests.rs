@@ -66,7 +66,7 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.metrics_listen, None);
     assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
-    assert_eq!(config.drain_timeout, Duration::from_secs(30));
+    assert_eq!(config.drain_timeout, Duration::from_secs(330), "longer than any call");
     assert_eq!((config.text_models, config.image_models), (None, Vec::new()));
     assert_eq!(config.deadlines.large, Duration::from_secs(300));
     assert_eq!(
@@ -77,6 +77,8 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
             deadlines: config.deadlines,
             fallback: Fallback::Off,
             inject_image_tool: false,
+            text_models: None,
+            tools: None,
             filter: Filter::default()
         }]
     );
@@ -122,6 +124,7 @@ fn settings_are_shown_with_who_set_them() {
     for line in [
         "listen = \"localhost:1\" # --listen",
         "drain_timeout = \"5s\" # IMAGATE_DRAIN_TIMEOUT",
+        "log_format = \"text\" # default",
         "data_dir = \"etc/./data\" # file",
         "connect = \"5s\" # default",
         "standard = \"2m\" # file",
@@ -150,6 +153,16 @@ fn an_empty_variable_says_nothing() {
 }
 
 #[test]
+fn retention_is_a_day_at_least_and_for_ever_where_nobody_says() {
+    assert_eq!(load_from(machine(), GOOD).unwrap().retention, Retention::default());
+    let config = load_from(machine(), "[retention]\nrecords = \"400d\"\nusage = \"36500d\"").unwrap();
+    let days = |days: u64| Some(Duration::from_secs(days * 86_400));
+    assert_eq!(config.retention, Retention { records: days(400), audit: None, usage: days(36_500) });
+    assert!(config.show().contains("[retention]\nrecords = \"400d\""), "{}", config.show());
+    check("[retention]\naudit = \"23h\"", &["2:9: `audit` must be from 1d to 36500d"]);
+}
+
+#[test]
 fn problems_outside_of_the_file_name_their_place() {
     let fake =
         Fake::default().variable("IMAGATE_LISTEN", "8080").variable("IMAGATE_DATABASE_URL", "postgres://u:p@h/d");
@@ -163,6 +176,8 @@ fn problems_outside_of_the_file_name_their_place() {
             "data_dir: `data_dir` must be set, because this environment names no home folder",
         ]
     );
+    let format = load(Overrides::default(), &machine().variable("IMAGATE_LOG_FORMAT", "xml")).unwrap_err();
+    assert_eq!(format[0].to_string(), "IMAGATE_LOG_FORMAT: `log_format` must be \"text\" or \"json\"");
     let missing =
         load(Overrides { config: Some(PathBuf::from("no.toml")), ..Overrides::default() }, &fake).unwrap_err();
     assert_eq!(missing[0].to_string(), "no.toml: cannot be read: entity not found");
@@ -333,4 +348,15 @@ fn a_group_can_have_deadlines_of_its_own() {
         .map(|group| (group.name.as_str(), group.deadlines.standard.as_secs(), group.deadlines.large.as_secs()))
         .collect();
     assert_eq!(found, [("quick", 1, 300), ("patient", 10, 600), ("default", 10, 300)]);
+}
+
+#[test]
+fn connections_are_limited_by_numbers() {
+    let none = load(Overrides::default(), &machine()).unwrap();
+    assert_eq!(none.connections, ConnectionLimits::default());
+    assert!(!none.show().contains("[connections]"));
+    let config = load_from(machine(), "[connections]\nmax = 500\nmax_per_address = 50").unwrap();
+    assert_eq!(config.connections, ConnectionLimits { max: Some(500), max_per_address: Some(50) });
+    assert!(config.show().contains("\n[connections]\nmax = 500 "), "{}", config.show());
+    check("[connections]\nmax = 5\nmax_per_address = 6", &["3:19: `max_per_address` must not be above `max`"]);
 }

@@ -66,10 +66,11 @@ impl Console {
         let Draft { name, settings, secrets } = Draft::read(body)?;
         let hidden: Vec<String> = secrets.keys().cloned().collect();
         let added = manage::add(&self.config, &self.store, &actor.act(), Wanted { name, settings, secrets }).await;
-        let known = added.map_err(|error| match error {
+        let added = added.map_err(|error| match error {
             ManageError::Settings(problems) => unusable(&problems, &hidden).into(),
             other => refused(other),
         })?;
+        let known = added.known;
         noted(&known, "an operator has added an account");
         shown(&known)
     }

@@ -10,7 +10,7 @@ use super::{Console, list};
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::keys::{Created, DEFAULT_GRACE, KeyRow, KeyState, NewKey};
 use crate::gateway::people::Actor;
-use crate::gateway::store::{Counts, KeyChange, KeyFilter, KeyId, Timestamp, UserRow};
+use crate::gateway::store::{Counts, KeyChange, KeyFilter, KeyId, KeyLock, Timestamp, UserRow};
 use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListKeysQuery;
@@ -50,7 +50,8 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 400 for the first field that cannot be used, 404 where a user is named that there is not.
+    /// 400 for the first field that cannot be used, 404 where a user is named that there is not, 409 for a member who has
+    /// as many keys as allowed.
     pub(crate) async fn create_key(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedKey, Error> {
         let new: types::NewKey = read(NEW_KEY_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
@@ -59,6 +60,7 @@ impl Console {
             user: &user,
             group: new.group.as_deref().unwrap_or(DEFAULT_GROUP),
             expires_at: moment(new.expires_at),
+            at_most: (!actor.is_admin()).then_some(self.config.max_keys_per_member),
         };
         let created = self.keys.create(&actor.act(), made).await.map_err(of_key(""))?;
         self.shown_created(actor, created).await
@@ -78,7 +80,8 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// As [`Console::retrieve_key`], and 400 for a field that cannot be used.
+    /// As [`Console::retrieve_key`], 400 for a field that cannot be used, and 403 for a member who would undo what an admin
+    /// has decided.
     pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
         let changes = changes(read_change(KEY_UPDATE_FIELDS, body)?)?;
         let changed = self.keys.change_all(&actor.act(), handle, actor.owner(), &changes).await;
@@ -135,7 +138,7 @@ impl Console {
         self.shown_keys(vec![row]).await?.pop().ok_or(Error::Internal)
     }
 
-    async fn shown_keys(&self, rows: Vec<KeyRow>) -> Result<Vec<types::Key>, Error> {
+    pub(super) async fn shown_keys(&self, rows: Vec<KeyRow>) -> Result<Vec<types::Key>, Error> {
         let ids: Vec<KeyId> = rows.iter().map(|row| row.id.clone()).collect();
         let used = self.usage().totals_of(&ids).await.map_err(of_store)?;
         let now = Timestamp::now();
@@ -177,6 +180,13 @@ const fn shown_state(state: KeyState) -> types::KeyState {
     }
 }
 
+const fn shown_lock(lock: KeyLock) -> types::KeyLock {
+    match lock {
+        KeyLock::Admin => types::KeyLock::Admin,
+        KeyLock::LeftGroup => types::KeyLock::LeftGroup,
+    }
+}
+
 fn shown(used: Counts, row: KeyRow, now: Timestamp) -> types::Key {
     types::Key {
         state: shown_state(row.state(now)),
@@ -190,6 +200,8 @@ fn shown(used: Counts, row: KeyRow, now: Timestamp) -> types::Key {
         expires_at: row.expires_at.map(Into::into),
         last_used_at: row.last_used_at.map(Into::into),
         disabled_at: row.disabled_at.map(Into::into),
+        locked: row.locked.map(shown_lock),
+        latest_end: row.latest_end.map(Into::into),
         previous_until: row.previous_until.filter(|until| *until > now).map(Into::into),
         requests: used.requests,
         images: used.images,

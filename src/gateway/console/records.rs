@@ -93,7 +93,12 @@ fn visible(mut found: NamedRecord, actor: &Actor) -> NamedRecord {
     if actor.owner().is_some() {
         found.record.account = None;
         // Nobody has an account without a name, so this says that there is none to see.
-        found.record.attempts.iter_mut().for_each(|attempt| attempt.account.clear());
+        found.record.attempts.iter_mut().for_each(|attempt| {
+            attempt.account.clear();
+            attempt.upstream_request_id = None;
+        });
+        // An upstream's words may speak of the account.
+        found.record.error_detail = None;
     }
     found
 }
@@ -108,6 +113,8 @@ fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Rec
         stream: record.stream,
         state: shown_state(record.state),
         error_code: record.error_code,
+        error_reason: record.error_reason.and_then(|reason| reason.parse().ok()),
+        error_detail: record.error_detail,
         size: record.size,
         quality: record.quality,
         output_format: record.output_format,
@@ -163,6 +170,7 @@ fn attempt(attempt: Attempt) -> types::RecordAttempt {
         class,
         status: attempt.status.map(u64::from),
         latency_ms: attempt.latency_ms,
+        upstream_request_id: attempt.upstream_request_id,
         extra: Map::new(),
     }
 }

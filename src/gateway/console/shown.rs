@@ -92,6 +92,12 @@ fn with_state(account: types::Account, state: State<'_>) -> types::Account {
             cooling_cause: Some(cause.to_owned()),
             ..account
         },
+        State::Failing(until, reason) => types::Account {
+            state: types::AccountState::Failing,
+            cooling_until: Some(until.into()),
+            cooling_cause: Some(reason.to_owned()),
+            ..account
+        },
         State::Unusable(problem) => {
             types::Account { state: types::AccountState::Unusable, problem: Some(problem.to_owned()), ..account }
         }

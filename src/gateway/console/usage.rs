@@ -86,12 +86,13 @@ fn period(query: &RetrieveUsageQuery, today: Day) -> Result<(Day, Day), Rejectio
 }
 
 fn day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
-    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = counts;
+    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = counts;
     types::UsageDay {
         day: NaiveDate::from(day),
         requests,
         succeeded,
         failed,
+        refused,
         images,
         input_tokens,
         output_tokens,
@@ -101,16 +102,17 @@ fn day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
 }
 
 fn key(NamedCounts { name, user_name, of }: NamedCounts) -> types::UsageKey {
-    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = of.counts;
+    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = of.counts;
     types::UsageKey {
         key: of.key.to_string(),
         name: name.unwrap_or_default(),
         user: of.user.to_string(),
-        user_name: user_name.unwrap_or_default(),
+        user_name,
         group: of.group,
         requests,
         succeeded,
         failed,
+        refused,
         images,
         input_tokens,
         output_tokens,
@@ -120,11 +122,12 @@ fn key(NamedCounts { name, user_name, of }: NamedCounts) -> types::UsageKey {
 }
 
 fn shown(counts: Counts) -> types::UsageCounts {
-    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = counts;
+    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = counts;
     types::UsageCounts {
         requests,
         succeeded,
         failed,
+        refused,
         images,
         input_tokens,
         output_tokens,

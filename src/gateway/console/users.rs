@@ -82,8 +82,10 @@ impl Console {
         changes.extend(update.role.map(|role| UserChange::Role(asked_role(role))));
         changes.extend(update.groups.map(UserChange::Groups));
         changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
-        let changed = self.people.change_all(&actor.act(), handle, &changes).await;
-        Ok(shown(changed.map_err(of_people(Kind::User, handle))?))
+        let changed = self.people.change_with_keys(&actor.act(), handle, &changes).await;
+        let (user, stopped) = changed.map_err(of_people(Kind::User, handle))?;
+        let stopped_keys = self.shown_keys(stopped).await?;
+        Ok(types::User { stopped_keys, ..shown(user) })
     }
 
     /// Makes a link for a new password, which is in this answer and in no other. For admins.
@@ -178,6 +180,7 @@ fn shown(row: UserRow) -> types::User {
         created_at: row.created_at.into(),
         disabled_at: row.disabled_at.map(Into::into),
         last_sign_in_at: row.last_sign_in_at.map(Into::into),
+        stopped_keys: Vec::new(),
         extra: Map::new(),
     }
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::address;
 use crate::error::Error;
-use crate::gateway::Gateway;
+use crate::gateway::Current;
 use crate::gateway::console::Console;
 use crate::gateway::front::{Answer, ApiError, Captured, JsonBody, Query, Reply, Unread, answer, check_query};
 use crate::gateway::people::Actor;
@@ -26,11 +26,11 @@ use crate::wire::admin::types;
 /// A place to hang the implementation, never a value.
 pub(super) enum AdminEndpoints {}
 
-type Context = RequestContext<Arc<Gateway>>;
+type Context = RequestContext<Current>;
 type Refusal = ApiError<types::ErrorResponse>;
 
 impl AdminApi for AdminEndpoints {
-    type Context = Arc<Gateway>;
+    type Context = Current;
 
     async fn list_keys(context: Context, query: Query<ListKeysQuery>) -> Result<Reply<types::KeyList>, Refusal> {
         told(&context, |console, actor| async move { console.list_keys(&actor, &query.get()?).await }).await
@@ -245,36 +245,40 @@ impl AdminApi for AdminEndpoints {
 }
 
 /// What the console says to somebody who was let in. Nobody on the way may keep it.
-async fn told<'a, T: Serialize, F: Future<Output = Result<T, Error>>>(
-    context: &'a Context,
-    work: impl FnOnce(&'a Console, Actor) -> F,
+async fn told<T: Serialize, F: Future<Output = Result<T, Error>>>(
+    context: &Context,
+    work: impl FnOnce(Arc<Console>, Actor) -> F,
 ) -> Result<Reply<T>, Refusal> {
     let reply = answer(context, Unread::default(), async {
-        let actor = admit(context).await?;
-        Answer::json(&work(context.context().console(), actor).await?)
+        let gateway = context.context().get();
+        let console = Arc::clone(gateway.console());
+        let actor = admit(&console, context).await?;
+        Answer::json(&work(console, actor).await?)
     });
     Ok(reply.await.no_store())
 }
 
 /// The same of a body, which is read after somebody was let in.
-async fn told_of<'a, T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T, Error>>>(
-    context: &'a Context,
+async fn told_of<T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T, Error>>>(
+    context: &Context,
     body: JsonBody<B>,
-    work: impl FnOnce(&'a Console, Actor, Bytes) -> F,
+    work: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
 ) -> Result<Reply<T>, Refusal> {
     let reply = answer(context, body.unread(), async {
-        let actor = admit(context).await?;
-        let body = body.read(&actor).await?;
-        Answer::json(&work(context.context().console(), actor, body).await?)
+        let gateway = context.context().get();
+        let console = Arc::clone(gateway.console());
+        let actor = admit(&console, context).await?;
+        let body = body.read(&actor, gateway.spool()).await?;
+        Answer::json(&work(console, actor, body).await?)
     });
     Ok(reply.await.no_store())
 }
 
 /// Who is asking. Where an operation has no query parameters, nothing may stand in their place.
-async fn admit(context: &Context) -> Result<Actor, Error> {
+async fn admit(console: &Console, context: &Context) -> Result<Actor, Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
     let address = address(context);
-    let actor = context.context().console().admit(authorization.map(HeaderValue::as_bytes), address).await?;
+    let actor = console.admit(authorization.map(HeaderValue::as_bytes), address).await?;
     check_query(context)?;
     Ok(actor)
 }

@@ -3,18 +3,16 @@
 //! The first two stand on every listener and tell nothing else; the counts name accounts, so they only stand where
 //! `metrics_listen` says.
 
-use std::sync::Arc;
-
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
 };
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use crate::gateway::Gateway;
 use crate::gateway::front::Counts;
+use crate::gateway::{Current, Unready};
 
-type Context = RequestContext<Arc<Gateway>>;
+type Context = RequestContext<Current>;
 
 /// What a body of the request would be; there is none.
 const JSON: &str = "application/json";
@@ -22,9 +20,9 @@ const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-impl Counts for Arc<Gateway> {
+impl Counts for Current {
     fn answered(&self, operation: &str, status: u16) {
-        self.metrics().answered(operation, status);
+        self.get().metrics().answered(operation, status);
     }
 }
 
@@ -33,7 +31,7 @@ impl Counts for Arc<Gateway> {
 /// # Errors
 ///
 /// Where two routes contradict each other.
-pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescriptionRegisterError> {
+pub(crate) fn description() -> Result<ApiDescription<Current>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     register(&mut api)?;
     for method in [Method::GET, Method::HEAD] {
@@ -48,7 +46,7 @@ pub(crate) fn description() -> Result<ApiDescription<Arc<Gateway>>, ApiDescripti
 /// # Errors
 ///
 /// Where a route is taken.
-pub(super) fn register(api: &mut ApiDescription<Arc<Gateway>>) -> Result<(), ApiDescriptionRegisterError> {
+pub(super) fn register(api: &mut ApiDescription<Current>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (alive, ready) = (format!("healthz {method}"), format!("readyz {method}"));
         api.register(ApiEndpoint::new(alive, healthz, method.clone(), JSON, "/healthz", ALL).visible(false))?;
@@ -62,18 +60,19 @@ async fn healthz(_context: Context) -> Result<Response<Body>, HttpError> {
     Ok(text(StatusCode::OK, TEXT, "ok\n".to_owned()))
 }
 
-/// New jobs are taken: the store answers, and the end has not come. No store is asked for this: it is asked each
-/// half second anyway, and whoever has no key must not be able to make it work.
+/// New jobs are taken: the store answers and takes records, and the end has not come. No store is asked for this: it is
+/// asked each half second anyway, and whoever has no key must not be able to make it work.
 async fn readyz(context: Context) -> Result<Response<Body>, HttpError> {
-    Ok(if context.context().is_ready() {
+    let unready: Vec<&str> = context.context().get().unready().into_iter().map(Unready::as_str).collect();
+    Ok(if unready.is_empty() {
         text(StatusCode::OK, TEXT, "ready\n".to_owned())
     } else {
-        text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "not ready\n".to_owned())
+        text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {}\n", unready.join(", ")))
     })
 }
 
 async fn metrics(context: Context) -> Result<Response<Body>, HttpError> {
-    Ok(match context.context().measured() {
+    Ok(match context.context().get().measured() {
         Ok(counts) => text(StatusCode::OK, OPEN_METRICS, counts),
         Err(error) => {
             tracing::error!(%error, "the metrics could not be written");

@@ -1,8 +1,6 @@
 //! Pages for people. They are no part of the documents, so they are registered beside the generated traits; which page
 //! stands where is the pages' own matter.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
@@ -15,11 +13,11 @@ use serde::Deserialize;
 
 use super::address;
 use crate::error::Error;
-use crate::gateway::Gateway;
+use crate::gateway::Current;
 use crate::gateway::front::{FormBody, respond};
 use crate::gateway::pages::{FORM_MAX_BYTES, Fields, SECTIONS, Shown, Unreadable, Visit};
 
-type Context = RequestContext<Arc<Gateway>>;
+type Context = RequestContext<Current>;
 
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
@@ -41,7 +39,7 @@ struct Rest {
 /// # Errors
 ///
 /// Where a route is taken.
-pub(super) fn register(api: &mut ApiDescription<Arc<Gateway>>) -> Result<(), ApiDescriptionRegisterError> {
+pub(super) fn register(api: &mut ApiDescription<Current>) -> Result<(), ApiDescriptionRegisterError> {
     for method in METHODS {
         for section in SECTIONS {
             let (name, path) = (format!("pages {method} {section}"), format!("/{section}/{{rest:.*}}"));
@@ -69,7 +67,8 @@ async fn answer(context: Context, body: FormBody) -> Response<Body> {
     let section = context.request.uri().path().split('/').nth(1).unwrap_or_default().to_owned();
     respond(&context, &section, unread, async {
         let visit = visit(&context, body).await;
-        let Shown { status, headers, body } = context.context().pages().show(context.context(), &visit).await;
+        let gateway = context.context().get();
+        let Shown { status, headers, body } = gateway.pages().show(&gateway, &visit).await;
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = headers;

@@ -1,18 +1,16 @@
 //! The skills that the gateway publishes: no part of the documents, and nothing for which anybody needs a key.
 
-use std::sync::Arc;
-
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
 };
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use crate::gateway::Gateway;
+use crate::gateway::Current;
 use crate::gateway::front::{Counts as _, nothing_here};
 use crate::gateway::registry::Document;
 
-type Context = RequestContext<Arc<Gateway>>;
+type Context = RequestContext<Current>;
 
 const JSON: &str = "application/json";
 const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
@@ -29,7 +27,7 @@ const HEADERS: [(HeaderName, &str); 3] = [
 /// # Errors
 ///
 /// Where a route is taken.
-pub(super) fn register(api: &mut ApiDescription<Arc<Gateway>>) -> Result<(), ApiDescriptionRegisterError> {
+pub(super) fn register(api: &mut ApiDescription<Current>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (one, other) = (format!("skills manifest {method}"), format!("skills index {method}"));
         api.register(ApiEndpoint::new(one, manifest, method.clone(), JSON, "/skills/skills.json", ALL).visible(false))?;
@@ -40,12 +38,12 @@ pub(super) fn register(api: &mut ApiDescription<Arc<Gateway>>) -> Result<(), Api
 }
 
 async fn manifest(context: Context) -> Result<Response<Body>, HttpError> {
-    let published = context.context().skills().await;
+    let published = context.context().get().skills().await;
     answer(context, published.map(|published| published.manifest.clone())).await
 }
 
 async fn index(context: Context) -> Result<Response<Body>, HttpError> {
-    let published = context.context().skills().await;
+    let published = context.context().get().skills().await;
     answer(context, published.map(|published| published.index.clone())).await
 }
 

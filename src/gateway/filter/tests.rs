@@ -17,6 +17,8 @@ fn group(name: &str, filter: Filter) -> Group {
         deadlines: Deadlines { connect: second, standard: second, large: second },
         fallback: Fallback::Off,
         inject_image_tool: false,
+        text_models: None,
+        tools: None,
         filter,
     }
 }

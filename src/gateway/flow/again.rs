@@ -5,25 +5,37 @@ use std::sync::Arc;
 
 use tracing::Instrument as _;
 
-use super::deliver::{Work, begin};
 use super::made::Made;
+use super::work::Work;
 use crate::error::{Error, Fault, Reason, Rejection};
-use crate::gateway::replay::{Entrance, Follower};
+use crate::gateway::replay::{Entrance, Follower, Given, ReplayError};
+
+/// The answer to a request. A plain job goes on when its caller leaves: it may have been paid for. One of events ends with
+/// its caller, unless it has a name by which it can be asked for again.
+///
+/// # Errors
+///
+/// What the money rules make of the failed attempts.
+pub(super) async fn answer(work: Arc<Work>) -> Result<Made, Error> {
+    if work.ask.idempotency_key.is_some() {
+        named(work).await
+    } else if work.task.stream() {
+        work.begin_with_caller().await
+    } else {
+        adoptable(work).await
+    }
+}
 
 /// A request with an idempotency key: the first one makes the answer, and every other one gets the same.
 ///
 /// The job runs on a task of its own, so that the answer is there for the next one, whoever leaves.
-pub(super) async fn named(work: Arc<Work>) -> Result<Made, Error> {
+async fn named(work: Arc<Work>) -> Result<Made, Error> {
     let key = work.ask.idempotency_key.as_deref().unwrap_or_default();
-    let entrance = work.gateway.replay().enter(&work.caller, &work.job, key, &work.ask.request_id).await;
-    let entrance = entrance.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "an idempotency key could not be looked up");
-        Error::Unavailable
-    })?;
-    match entrance {
+    let entrance = work.gateway.replay().enter(&work.caller, work.task.clone(), key, &work.ask.request_id).await;
+    match entrance.map_err(unavailable)? {
         Entrance::Fresh(ticket) => {
             let follower = ticket.follow();
-            let job = async move { ticket.record(begin(&work, pending()).await).await };
+            let job = async move { ticket.record(work.begin(pending()).await).await };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             follow(follower).await
         }
@@ -35,25 +47,34 @@ pub(super) async fn named(work: Arc<Work>) -> Result<Made, Error> {
 
 /// A plain request without a name. A retry of the client's own gets what the one before left behind; any other begins
 /// anew, on a task of its own, so that what is paid for is there for such a retry.
-pub(super) async fn adoptable(work: Arc<Work>) -> Result<Made, Error> {
-    let replay = work.gateway.replay();
-    if work.ask.may_be_retry()
-        && let Some(follower) = replay.adopt(&work.caller, &work.job).await
-    {
-        return follow(follower).await.map(Made::replayed);
+async fn adoptable(work: Arc<Work>) -> Result<Made, Error> {
+    let (replay, expected) = (work.gateway.replay(), work.expected().await);
+    if work.ask.may_be_retry() {
+        let earlier = replay.earlier(&work.caller, &work.task, expected.fingerprint).await.map_err(unavailable)?;
+        if let Some(follower) = earlier {
+            return follow(follower).await.map(Made::replayed);
+        }
     }
-    let (waiting, promise) = replay.expect(&work.caller, &work.job);
+    let (waiting, promise) = replay.expect(&work.caller, work.task.clone(), expected);
     let job = async move {
-        let result = begin(&work, promise.abandoned()).await;
+        let result = work.begin(promise.abandoned()).await;
         promise.done(result).await;
     };
     drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-    waiting.answer().await
+    match waiting.answer().await? {
+        Given::Made(made) => Ok(made),
+        Given::Follow(follower) => follow(follower).await,
+    }
 }
 
 async fn follow(follower: Follower) -> Result<Made, Error> {
     let head = follower.head().await.map_err(|_| Error::Upstream(Fault::Unknown))?;
     Ok(Made::followed(head, follower))
+}
+
+fn unavailable(error: ReplayError) -> Error {
+    tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
+    Error::Unavailable
 }
 
 fn reused() -> Error {

@@ -51,6 +51,11 @@ impl Ask {
         })
     }
 
+    /// Whether the client says of each request whether it has sent it before, or its kind is known to send some again.
+    pub(super) fn marks_retries(&self) -> bool {
+        self.turn.is_some() || self.retry.is_some()
+    }
+
     /// Whether the client has sent this request before, as it says or as its kind does.
     pub(super) fn may_be_retry(&self) -> bool {
         self.turn.is_some() || self.retry.is_some_and(|count| count > 0)
@@ -126,7 +131,9 @@ mod tests {
                 .expect("all of it is legal");
         assert_eq!((ask.idempotency_key.as_deref(), ask.retry, ask.fallback), (Some("k-1"), Some(2), Some(false)));
         assert!(ask.may_be_retry());
-        assert!(!read(&[("x-stainless-retry-count", "0")]).expect("legal").may_be_retry());
+        let first = read(&[("x-stainless-retry-count", "0")]).expect("legal");
+        assert!(first.marks_retries() && !first.may_be_retry());
+        assert!(!read(&[]).expect("legal").marks_retries());
     }
 
     #[test]

@@ -6,18 +6,19 @@
 //! that is refused with the tool that we put in is asked for once more as it came.
 
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::Utc;
 use tokio::time::Instant;
 
-use super::call::{self, Lost};
+use super::call::{self, Lost, Reached};
+use super::outcome::{Finding, Stop};
 use super::parts::OneOf;
+use super::sheet::Sheet;
 use super::{ladder, outcome, parts};
 use crate::error::Error;
 use crate::gateway::Gateway;
-use crate::gateway::accounts::{Again, Lease, NoLease};
+use crate::gateway::accounts::{Again, Granted, Lease, Lesson, NoLease};
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Call, OpenRecord};
 use crate::gateway::relay::{self, Proven, Usage};
@@ -53,8 +54,8 @@ pub(super) struct Asker<'a> {
 
 /// Why there is no image.
 pub(super) enum Unmade {
-    /// What the caller reads, and the class of the last attempt for the record.
-    Failed(Error, Option<Class>),
+    /// What the caller reads, and the last attempt for the record.
+    Failed(Error, Option<Box<Failure>>),
     /// Nobody waits for it any more, and nothing was sent.
     Abandoned,
 }
@@ -70,15 +71,12 @@ pub(super) struct Terms {
     pub(super) end: Instant,
 }
 
-/// The record, into which calls write that are under way at once.
-pub(super) struct Sheet<'a>(Mutex<&'a mut OpenRecord>);
-
 /// Everything that failed so far, and why nobody else was asked.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) failures: Vec<Failure>,
-    /// The accounts that are left rest or are taken.
-    pub(super) shut: Option<NoLease>,
+    /// Why no further account was asked.
+    pub(super) stop: Stop,
     /// Tokens that were charged although there is no image: that is what the record is for.
     pub(super) usage: Option<Usage>,
 }
@@ -137,6 +135,8 @@ pub(super) struct Step<'a> {
     pub(super) history: &'a mut History,
     /// When the last call was begun.
     pub(super) called: Instant,
+    /// What is held against accounts as soon as another one does better.
+    suspected: Vec<(Granted, Lesson)>,
 }
 
 /// What a step came to.
@@ -153,7 +153,7 @@ pub(super) enum Took {
 
 impl<'a> Step<'a> {
     pub(super) fn new(asker: Asker<'a>, task: Task<'a>, terms: Terms, history: &'a mut History) -> Self {
-        Self { asker, task, part: None, terms, history, called: Instant::now() }
+        Self { asker, task, part: None, terms, history, called: Instant::now(), suspected: Vec::new() }
     }
 
     /// Accounts in the order of the choice, the one that is `kept` first, until one gives an image or none may be asked.
@@ -163,7 +163,8 @@ impl<'a> Step<'a> {
         mut kept: Option<Lease>,
         mut abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Took, Unmade> {
-        let mut tried = Vec::new();
+        let (mut tried, before) = (Vec::new(), self.history.failures.len());
+        self.history.stop = Stop::default();
         loop {
             let lease = match kept.take() {
                 Some(lease) => Ok(lease),
@@ -172,29 +173,35 @@ impl<'a> Step<'a> {
             let lease = match lease {
                 Ok(lease) => lease,
                 Err(none) => {
-                    self.history.shut = Some(none);
+                    self.history.stop.shut = Some(none);
                     return Ok(Took::Nothing);
                 }
             };
             if lease.endpoint().makes_one() && matches!(self.task, Task::Images(job) if job.count() > 1) {
                 return Ok(Took::Each(lease));
             }
-            if self.part.as_mut().is_some_and(|part| !part.prepare(self.asker.gateway, self.history)) {
+            if let Some(part) = self.part.as_mut()
+                && !part.prepare(self.asker.gateway, self.history).await
+            {
                 return Ok(Took::Nothing);
             }
             let call = sheet.note(|record| record.begin_attempt(lease.account().name()));
+            sheet.keep_attempts().await;
             self.called = Instant::now();
             let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, self.part.is_some(), &self.terms));
             let lost = match made.await {
-                Ok((proven, simulated)) => {
+                Ok(Reached { proven, simulated, request_id }) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));
+                    sheet.note(|record| record.set_upstream_id(call, request_id));
+                    self.confirm().await;
                     return Ok(Took::Begun { proven, lease, call, simulated });
                 }
                 Err(lost) => lost,
             };
             let again = self.learn(sheet, call, &lease, lost).await;
             let spent = self.part.as_ref().map_or_else(|| self.history.spent(), |part| part.siblings.spent());
-            if !self.history.may_try_again(spent) {
+            self.history.blame_request(before);
+            if self.history.stop.blames_request || !self.history.may_try_again(spent) {
                 return Ok(Took::Nothing);
             }
             match again {
@@ -210,7 +217,14 @@ impl<'a> Step<'a> {
         tried: &[String],
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Result<Lease, NoLease>, Unmade> {
-        let lease = self.asker.gateway.accounts().lease(self.task, self.asker.caller, tried);
+        let gateway = self.asker.gateway;
+        let lease = async {
+            tokio::select! {
+                biased;
+                lease = gateway.accounts().lease(self.task, self.asker.caller, tried) => lease,
+                () = gateway.cutoff().cancelled() => Err(NoLease::Stopping),
+            }
+        };
         if !self.history.failures.is_empty() {
             return Ok(lease.await);
         }
@@ -224,25 +238,33 @@ impl<'a> Step<'a> {
     /// What a failed attempt says to the record, to its account and to the attempts after it.
     pub(super) async fn learn(&mut self, sheet: &Sheet<'_>, call: Call, lease: &Lease, lost: Lost) -> Again {
         let (class, status) = (outcome::class(lost.failure.class), lost.failure.status);
-        sheet.note(|record| record.end_attempt(call, Some(class), status));
+        let request_id = lost.failure.request_id.clone();
+        sheet.note(|record| {
+            record.end_attempt(call, Some(class), status);
+            // Of a call whose answer had begun it is known already.
+            if request_id.is_some() {
+                record.set_upstream_id(call, request_id);
+            }
+        });
         if let Some(part) = &self.part {
             part.siblings.lost(&lost.failure, self.called.elapsed());
         }
-        let again = self.asker.gateway.accounts().learn(lease, outcome::lesson(&lost.failure)).await;
+        let again = match outcome::finding(&lost.failure) {
+            Finding::Certain(lesson) => self.asker.gateway.accounts().learn(lease, lesson).await,
+            Finding::Suspected(lesson) => {
+                self.suspected.push((lease.granted(), lesson));
+                Again::Other
+            }
+        };
         self.history.add(lost);
         again
     }
-}
 
-// === impl Sheet ===
-
-impl<'a> Sheet<'a> {
-    fn new(record: &'a mut OpenRecord) -> Self {
-        Self(Mutex::new(record))
-    }
-
-    pub(super) fn note<T>(&self, note: impl FnOnce(&mut OpenRecord) -> T) -> T {
-        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The request is good: what other accounts had against it is theirs.
+    async fn confirm(&mut self) {
+        for (granted, lesson) in self.suspected.drain(..) {
+            self.asker.gateway.accounts().learn_of(&granted, lesson).await;
+        }
     }
 }
 
@@ -284,10 +306,16 @@ impl History {
         allowed && spent < BUDGET
     }
 
+    /// Two accounts that have something against the request, of those asked since: it is the request.
+    fn blame_request(&mut self, since: usize) {
+        let blamed = self.failures.iter().skip(since).filter(|failure| outcome::may_be_request(failure)).count();
+        self.stop.blames_request = blamed > 1;
+    }
+
     /// A lesser image helps only against a failure that the upstream admits, and never where one may exist already.
     fn may_step_down(&self) -> bool {
         let harmless = self.failures.iter().all(|failure| matches!(failure.class, Class::N | Class::F));
-        harmless && !self.failures.is_empty()
+        harmless && !self.stop.blames_request && !self.failures.is_empty()
     }
 
     /// Whether the tools of a response, or something that is not named, is all that anybody has against it: it may go
@@ -306,10 +334,10 @@ impl History {
         self.failures.iter().filter(|failure| costs(failure)).count()
     }
 
-    /// The error for the caller, and the class of the last attempt for the record.
+    /// The error for the caller, and the last attempt for the record.
     fn end(&self) -> Unmade {
-        let error = outcome::error(&self.failures, self.shut, Utc::now());
-        Unmade::Failed(error, self.failures.last().map(|failure| failure.class))
+        let error = outcome::error(&self.failures, self.stop, Utc::now());
+        Unmade::Failed(error, self.failures.last().cloned().map(Box::new))
     }
 }
 
@@ -321,7 +349,7 @@ fn rejects_tools(failure: &Failure) -> bool {
 
 /// The upstream does not take the request, and does not say what of it.
 fn rejects_something(failure: &Failure) -> bool {
-    failure.cause == Cause::Unreachable && matches!(failure.status, Some(400 | 422))
+    matches!(failure.cause, Cause::Declined { .. } | Cause::Unreachable) && matches!(failure.status, Some(400 | 422))
 }
 
 /// An account that turns a request away with a status costs nothing, so all of them may be asked.
@@ -334,7 +362,8 @@ mod tests {
     use super::*;
 
     fn after(classes: &[(Class, Option<u16>)]) -> History {
-        let failure = |&(class, status): &(Class, Option<u16>)| Failure { class, cause: Cause::Failed, status };
+        let failure =
+            |&(class, status): &(Class, Option<u16>)| Failure { status, ..Failure::new(class, Cause::Failed) };
         History { failures: classes.iter().map(failure).collect(), ..History::default() }
     }
 
@@ -358,9 +387,9 @@ mod tests {
     fn a_tool_of_ours_is_left_out_where_it_may_be_what_is_refused() {
         let rejected = |param: &str, message: &str| {
             let cause = Cause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
-            Failure { class: Class::R, cause, status: Some(400) }
+            Failure::new(Class::R, cause).with_status(400)
         };
-        let turned_away = |status| Failure { class: Class::N, cause: Cause::Unreachable, status };
+        let turned_away = |status| Failure { status, ..Failure::new(Class::N, Cause::Unreachable) };
         let blames =
             |failures: &[Failure]| History { failures: failures.to_vec(), ..History::default() }.blames_tools();
         assert!(blames(&[rejected("tools[3].type", "no")]));

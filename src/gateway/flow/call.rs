@@ -21,15 +21,32 @@ pub(super) struct Lost {
     pub(super) usage: Option<Usage>,
 }
 
-/// Makes the call; whether it was the simulator that answered. The answer to a `part` is whole before anything goes out,
-/// so all of it must be there when an answer has to begin.
+/// A call whose answer holds an image.
+pub(super) struct Reached {
+    pub(super) proven: Proven,
+    /// The simulator drew it.
+    pub(super) simulated: bool,
+    /// What the upstream calls the call.
+    pub(super) request_id: Option<String>,
+}
+
+/// Makes the call. The answer to a `part` is whole before anything goes out, so all of it must be there when an answer has
+/// to begin. A call that is still waited for when the gateway stops is given up; it may have been paid for.
 pub(super) async fn make(
     gateway: &Gateway,
     lease: &Lease,
     task: Task<'_>,
     part: bool,
     terms: &Terms,
-) -> Result<(Proven, bool), Lost> {
+) -> Result<Reached, Lost> {
+    tokio::select! {
+        biased;
+        made = call(gateway, lease, task, part, terms) => made,
+        () = gateway.cutoff().cancelled() => Err(Failure::new(Class::X, Cause::Cutoff).into()),
+    }
+}
+
+async fn call(gateway: &Gateway, lease: &Lease, task: Task<'_>, part: bool, terms: &Terms) -> Result<Reached, Lost> {
     let patience = terms.patience;
     let first_byte = terms.head.min(Instant::now() + patience);
     let reply = gateway.upstream().send(lease, task, first_byte).await?;
@@ -37,13 +54,27 @@ pub(super) async fn make(
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(patience);
     let until = if part { terms.head } else { terms.end };
     let limits = Limits { idle, event_idle: patience, until };
-    let simulated = reply.simulated;
+    let (simulated, request_id) = (reply.simulated, reply.request_id);
     let proven = match task {
         Task::Images(job) if reply.by_tool => prove_drawn(reply.body, asked(job, part), limits).await,
         Task::Images(job) => prove(reply.body, asked(job, part), limits).await,
         Task::Response(job) => prove_response(reply.body, told(job), limits).await,
     };
-    proven.map(|proven| (proven, simulated)).map_err(no_proof)
+    let without = match proven {
+        Ok(proven) => return Ok(Reached { proven, simulated, request_id }),
+        Err(without) => no_proof(without),
+    };
+    let mut lost = if matches!(task, Task::Response(_)) { of_the_callers_choice(without) } else { without };
+    lost.failure.request_id = request_id;
+    Err(lost)
+}
+
+/// The model of a response is the caller's choice.
+fn of_the_callers_choice(mut lost: Lost) -> Lost {
+    if lost.failure.cause == Cause::Missing {
+        lost.failure.cause = Cause::UnknownModel;
+    }
+    lost
 }
 
 /// An answer without an image: what that means.
@@ -74,7 +105,7 @@ pub(super) fn unkept(unkept: Unkept) -> Lost {
 }
 
 fn ambiguous(cause: Cause) -> Lost {
-    Lost::from(Failure { class: Class::X, cause, status: Some(200) })
+    Lost::from(Failure::new(Class::X, cause).with_status(200))
 }
 
 impl From<Failure> for Lost {

@@ -1,31 +1,23 @@
 //! A job of images, from its intent to its outcome: the same for every operation that makes some.
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::sync::Arc;
 
 use tracing::Instrument as _;
 
-use super::attempt::{Asker, Unmade};
+use super::attempt::Unmade;
 use super::made::Made;
-use super::{Ask, again, attempt, ladder, outcome, screen};
+use super::work::Work;
+use super::{Ask, again, attempt, ladder, outcome, reason, screen};
 use crate::error::{Code, Error, Fault};
 use crate::gateway::Gateway;
 use crate::gateway::accounts::{Lease, Lesson};
-use crate::gateway::config::{Delivery, Fallback};
+use crate::gateway::config::Delivery;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, Draft, OpenRecord, Outcome};
-use crate::gateway::relay::{Closing, Ending, RelayBody, Summary};
-use crate::gateway::rules::{Job, Task};
+use crate::gateway::relay::{Broken, Closing, Ending, RelayBody, Summary};
+use crate::gateway::rules::{Job, SharedTask, Task};
 use crate::image::Facts;
-
-/// One request for images, with everything it takes to make them.
-pub(super) struct Work {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) caller: Caller,
-    pub(super) ask: Ask,
-    pub(super) job: Arc<Job>,
-}
 
 /// What was delivered, compared with what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +43,7 @@ pub(super) struct Terms {
     pub(super) work: Option<Arc<Work>>,
 }
 
-/// Attempts, delivery, record. A plain job goes on when its caller leaves: it may have been paid for. One of events ends
-/// with its caller, at whatever point this future is dropped, unless it has a name by which it can be asked for again.
+/// Attempts, delivery, record.
 ///
 /// # Errors
 ///
@@ -60,31 +51,22 @@ pub(super) struct Terms {
 pub(super) async fn deliver(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, job: Job) -> Result<Made, Error> {
     // A name of its own says all of what is the same request.
     let turn = ask.turn.clone().filter(|_| ask.idempotency_key.is_none());
-    let work = Arc::new(Work { gateway: Arc::clone(gateway), caller, ask, job: Arc::new(job.within(turn)) });
-    if work.ask.idempotency_key.is_some() {
-        return again::named(work).await;
-    }
-    if !work.job.stream() {
-        return again::adoptable(work).await;
-    }
-    let mut record = work.open().await?;
-    record.when_dropped(Outcome::cancelled());
-    make(&work, record, pending()).await
+    let task = SharedTask::from(job.within(turn));
+    again::answer(Arc::new(Work::new(gateway, caller, ask, task))).await
 }
 
-/// The whole job, from its intent on. `abandoned` resolves when nobody wants it any more; it is asked as long as nothing
-/// was spent.
-pub(super) async fn begin(work: &Arc<Work>, abandoned: impl Future<Output = ()>) -> Result<Made, Error> {
-    let record = work.open().await?;
-    make(work, record, abandoned).await
-}
-
-async fn make(work: &Arc<Work>, mut record: OpenRecord, abandoned: impl Future<Output = ()>) -> Result<Made, Error> {
-    if let Err(error) = screen::check(&work.gateway, work.caller.group_name(), work.job.prompt()).await {
+/// The images of a job whose intent is recorded.
+pub(super) async fn make(
+    work: &Arc<Work>,
+    job: &Arc<Job>,
+    mut record: OpenRecord,
+    abandoned: impl Future<Output = ()> + Send,
+) -> Result<Made, Error> {
+    if let Err(error) = screen::check(&work.gateway, work.caller.group_name(), job.prompt()).await {
         settle(record, outcome::failed(&error, None)).await;
         return Err(error);
     }
-    let won = match attempt::run(work.asker(), Task::from(&*work.job), &mut record, abandoned).await {
+    let won = match attempt::run(work.asker(), Task::from(&**job), &mut record, abandoned).await {
         Ok(won) => won,
         Err(Unmade::Abandoned) => {
             settle(record, Outcome::cancelled()).await;
@@ -100,7 +82,7 @@ async fn make(work: &Arc<Work>, mut record: OpenRecord, abandoned: impl Future<O
     if let Some(made) = &fallback {
         record.set_fallback(made.clone());
     }
-    let (made, first) = (won.lowered.as_ref().unwrap_or(&work.job), won.proven.first());
+    let (made, first) = (won.lowered.as_ref().unwrap_or(job), won.proven.first());
     let verdict = first.map_or(Verdict::Unknown, |facts| judge(made, facts));
     let refused = verdict == Verdict::Mismatch && work.gateway.delivery(work.caller.group_name()) == Delivery::Fail;
     let mut headers = headers(won.simulated, first, verdict, fallback);
@@ -109,20 +91,20 @@ async fn make(work: &Arc<Work>, mut record: OpenRecord, abandoned: impl Future<O
     }
     let terms = Terms {
         gateway: Arc::clone(&work.gateway),
-        asked: usize::try_from(work.job.count()).unwrap_or(1),
+        asked: usize::try_from(job.count()).unwrap_or(1),
         refused,
         span: tracing::Span::current(),
         work: Some(Arc::clone(work)),
     };
     let lease = won.lease;
     let on_end = Box::new(move |ending, summary| close(record, lease, ending, summary, terms));
-    let body = RelayBody::new(won.proven, Error::Upstream(Fault::Broken).event(), on_end);
+    let body = RelayBody::new(won.proven, Error::Upstream(Fault::Broken).event(), on_end).until(work.gateway.cutoff());
     if refused {
         // Nobody waits for the rest of it, but its tokens were paid for: dropping the body reads them.
         drop(body);
         return Err(Error::Upstream(Fault::Mismatch));
     }
-    Ok(Made::live(work.job.stream(), headers, body))
+    Ok(Made::live(job.stream(), headers, body))
 }
 
 /// What the answer says of its images beside them.
@@ -146,57 +128,26 @@ pub(super) fn headers(
     known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-// === impl Work ===
-
-impl Work {
-    /// Whether a lesser image is rather wanted than none: the caller's word, or else the group's.
-    fn takes_fallback(&self) -> bool {
-        let group = self.gateway.fallback(self.caller.group_name()) == Fallback::Ladder;
-        self.ask.fallback.unwrap_or(group)
+pub(super) fn draft(work: &Work, job: &Job) -> Draft {
+    let caller = &work.caller;
+    tracing::debug!(key = %caller.public_id(), size = %job.size(), n = job.count(), "a job begins");
+    Draft {
+        request_id: work.ask.request_id.as_str().into(),
+        operation: job.operation(),
+        model: Some(job.model().to_owned()),
+        stream: job.stream(),
+        size: Some(job.size().to_string()),
+        quality: Some(job.quality().unwrap_or("auto").to_owned()),
+        output_format: Some(job.format().as_str().to_owned()),
+        n: Some(job.count()),
+        account: work.gateway.accounts().likely(job, caller),
+        group: caller.group_name().to_owned(),
+        user: caller.user().clone(),
+        key: caller.key().clone(),
+        end_user: job.end_user().map(str::to_owned),
+        injected_tool: false,
+        fingerprint: work.fingerprint(),
     }
-
-    fn asker(&self) -> Asker<'_> {
-        Asker { gateway: &self.gateway, caller: &self.caller, fallback: self.takes_fallback() }
-    }
-
-    /// Some clients send a request again whose answer broke off, although they have been told not to.
-    async fn remember_break(&self) {
-        if !self.job.stream() && self.ask.idempotency_key.is_none() {
-            let broken = Error::Upstream(Fault::Broken);
-            self.gateway.replay().remember(&self.caller, &self.job, &broken).await;
-        }
-    }
-
-    /// The intent, durable before the first upstream byte.
-    async fn open(&self) -> Result<OpenRecord, Error> {
-        let (job, caller) = (&self.job, &self.caller);
-        let draft = Draft {
-            request_id: self.ask.request_id.as_str().into(),
-            operation: job.operation(),
-            model: Some(job.model().to_owned()),
-            stream: job.stream(),
-            size: Some(job.size().to_string()),
-            quality: Some(job.quality().unwrap_or("auto").to_owned()),
-            output_format: Some(job.format().as_str().to_owned()),
-            n: Some(job.count()),
-            account: self.gateway.accounts().likely(&**job, caller),
-            group: caller.group_name().to_owned(),
-            user: caller.user().clone(),
-            key: caller.key().clone(),
-            end_user: job.end_user().map(str::to_owned),
-            injected_tool: false,
-        };
-        tracing::debug!(key = %caller.public_id(), size = %job.size(), n = job.count(), "a job begins");
-        open(&self.gateway, draft).await
-    }
-}
-
-/// A record, durable before anything is spent.
-pub(super) async fn open(gateway: &Gateway, draft: Draft) -> Result<OpenRecord, Error> {
-    gateway.ledger().open(draft).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
-        Error::Unavailable
-    })
 }
 
 /// `auto` is never a mismatch.
@@ -222,9 +173,10 @@ pub(super) fn close(
         if let Some(counted) = summary.usage {
             record.set_usage(outcome::usage(counted));
         }
+        summary.response_id.into_iter().for_each(|id| record.set_response_id(id));
         let code = Code::UpstreamError.as_str();
         let outcome = match ending {
-            Ending::Complete | Ending::Left if refused => Outcome::failed(code),
+            Ending::Complete | Ending::Left if refused => Outcome::failed(code).because(Fault::Mismatch.as_str(), None),
             Ending::Complete => {
                 if summary.delivered.len() < asked {
                     tracing::warn!(
@@ -242,7 +194,7 @@ pub(super) fn close(
                     work.remember_break().await;
                 }
                 tracing::warn!(error = &broken as &dyn std::error::Error, "an answer broke off after it had begun");
-                Outcome::interrupted(Some(code.to_owned()))
+                Outcome::interrupted(Some(code.to_owned())).because(reason::of_break(broken), None)
             }
         };
         settle(record, outcome).await;
@@ -255,7 +207,7 @@ pub(super) fn close(
 const fn taught(ending: Ending) -> Lesson {
     match ending {
         Ending::Complete => Lesson::Good,
-        Ending::Left => Lesson::Neutral,
+        Ending::Left | Ending::Broken(Broken::Cutoff) => Lesson::Neutral,
         Ending::Broken(_) => Lesson::Faulty,
     }
 }

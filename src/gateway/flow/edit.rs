@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::Utc;
 
 use super::deliver::deliver;
-use super::{Ask, Made};
+use super::{Ask, Made, counted};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -22,6 +22,6 @@ pub(crate) async fn edit_image(
     ask: Ask,
     form: EditForm,
 ) -> Result<Made, Error> {
-    let job = gateway.image_models().edit(form, Utc::now())?;
+    let job = counted(gateway, &caller, gateway.image_models().edit(form, Utc::now()))?;
     deliver(gateway, caller, ask, job).await
 }

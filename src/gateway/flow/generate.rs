@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::Utc;
 
 use super::deliver::deliver;
-use super::{Ask, Made};
+use super::{Ask, Made, counted};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -16,6 +16,6 @@ use crate::gateway::keys::Caller;
 ///
 /// Before anything is spent: what breaks a rule. After that: what the money rules make of the failed attempts.
 pub(crate) async fn create_image(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, body: &[u8]) -> Result<Made, Error> {
-    let job = gateway.image_models().generation(body, Utc::now())?;
+    let job = counted(gateway, &caller, gateway.image_models().generation(body, Utc::now()))?;
     deliver(gateway, caller, ask, job).await
 }

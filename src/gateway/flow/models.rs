@@ -31,7 +31,8 @@ pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str)
 
 /// An upstream lists image models too, and maybe those that the operator has added.
 async fn text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
-    let mut models = gateway.catalog().of_group(caller.group_name()).await;
+    let group = caller.group_name();
+    let mut models = gateway.catalog().of_group(group, gateway.text_models(group)).await;
     models.retain(|model| !gateway.image_models().contains(&model.id));
     models
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::reason;
 use crate::error::{Error, Fault, Reason, Rejection, Reset};
 use crate::gateway::accounts::{Lesson, NoLease};
 use crate::gateway::ledger::{self, Outcome};
@@ -13,14 +14,35 @@ use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// How long a throttled caller is told to wait where the upstream does not say (ours).
 const THROTTLED_WAIT: Duration = Duration::from_secs(5);
+/// What the caller of a response reads whose model the upstream does not know.
+const UNKNOWN_MODEL: &str = "The upstream does not know this model, or gives no access to it.";
 /// How long a caller is told to wait where every place is taken (ours).
 const BUSY_WAIT: u32 = 2;
 
+/// What one failure says of its account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// Whatever the request was.
+    Certain(Lesson),
+    /// Only if another account does better with the same request: otherwise it may be the request.
+    Suspected(Lesson),
+}
+
+/// Why the attempts ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stop {
+    /// The accounts that were not asked rest or are taken.
+    pub(super) shut: Option<NoLease>,
+    /// Two accounts had the same against the request: it is the request.
+    pub(super) blames_request: bool,
+}
+
 /// The error for the caller. Of several failures the last one counts, except that where nothing was done at all, waiting
-/// for the account that is free first helps. `shut` says why no further account was asked.
-pub(super) fn error(failures: &[Failure], shut: Option<NoLease>, now: DateTime<Utc>) -> Error {
+/// for the account that is free first helps.
+pub(super) fn error(failures: &[Failure], stop: Stop, now: DateTime<Utc>) -> Error {
+    let Stop { shut, blames_request } = stop;
     match failures.last() {
-        Some(last) if last.class != Class::N => of(&last.cause, last.class),
+        Some(last) if last.class != Class::N || blames_request => of(&last.cause, last.class),
         last => shut
             .and_then(|shut| closed(shut, now))
             .or_else(|| windows(failures, now))
@@ -61,29 +83,38 @@ fn throttled(wait: Option<Duration>) -> Error {
     Error::RateLimited { retry_after: u32::try_from(seconds).unwrap_or(1) }
 }
 
-/// What an attempt that failed says of its account.
-pub(super) fn lesson(failure: &Failure) -> Lesson {
-    match (&failure.cause, failure.class, failure.status) {
+/// What an attempt that failed says of its account. Nobody may rest an account by sending nonsense: what a request can
+/// have brought about is no more than a suspicion, and a request that is refused says nothing at all.
+pub(super) fn finding(failure: &Failure) -> Finding {
+    let lesson = match (&failure.cause, failure.class, failure.status) {
         (Cause::Exhausted { wait }, ..) => Lesson::Exhausted { wait: *wait },
         (Cause::Throttled { wait }, ..) => Lesson::Throttled { wait: *wait },
         (Cause::Unfit, _, status) => Lesson::Unfit { status: status.unwrap_or(402) },
-        (_, Class::N, Some(status @ (401 | 403))) => Lesson::Unauthorized { status },
-        (_, Class::N, Some(status @ (402 | 404))) => Lesson::Unfit { status },
-        (Cause::Unkept, ..) => Lesson::Neutral,
-        // A request that is refused says nothing of who sent it: nobody may rest an account by sending nonsense.
-        (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
+        (Cause::Missing | Cause::UnknownModel, _, status) => {
+            return Finding::Suspected(Lesson::Unfit { status: status.unwrap_or(404) });
+        }
+        (Cause::Forbidden, ..) => return Finding::Suspected(Lesson::Unauthorized { status: 403 }),
+        (_, Class::N, Some(401)) => Lesson::Unauthorized { status: 401 },
+        (Cause::Unkept | Cause::Cutoff, ..) | (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
         _ => Lesson::Faulty,
-    }
+    };
+    Finding::Certain(lesson)
+}
+
+/// Whether it may be the request, and not the account, that an upstream has something against.
+pub(super) const fn may_be_request(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::UnknownModel | Cause::Forbidden | Cause::Blocked | Cause::Declined { .. })
 }
 
 /// The end of a record whose caller reads an error: interrupted where an image may have been made all the same.
-pub(super) fn failed(error: &Error, last: Option<Class>) -> Outcome {
-    let code = error.code().as_str();
-    match (error, last) {
+pub(super) fn failed(error: &Error, last: Option<Box<Failure>>) -> Outcome {
+    let (code, last) = (error.code().as_str(), last.as_deref());
+    let outcome = match (error, last.map(|last| last.class)) {
         (Error::Upstream(Fault::Refused), _) => Outcome::refused(code),
         (_, Some(Class::X)) => Outcome::interrupted(Some(code.to_owned())),
         _ => Outcome::failed(code),
-    }
+    };
+    outcome.because(reason::of(error, last), last.and_then(|last| last.words.clone()))
 }
 
 /// The class in the words of the record.
@@ -116,16 +147,23 @@ fn of(cause: &Cause, class: Class) -> Error {
             reason: Some(Reason::UpstreamRejected),
             message: message.clone(),
         }),
+        Cause::Declined { message } => {
+            Error::Invalid(Rejection { param: None, reason: Some(Reason::UpstreamRejected), message: message.clone() })
+        }
+        Cause::UnknownModel => Rejection::new("model", Reason::UpstreamRejected, UNKNOWN_MODEL).into(),
+        Cause::Forbidden | Cause::Blocked => Error::Upstream(Fault::Rejected),
         Cause::NoImage => Error::Upstream(Fault::NoImage),
         Cause::Unkept if class == Class::N => Error::Unavailable,
         // The upstream itself says that nothing was made: a repeat costs nothing twice.
         _ if matches!(class, Class::N | Class::F) => Error::Upstream(Fault::Unreachable),
         Cause::Timeout => Error::Upstream(Fault::Timeout),
+        Cause::Cutoff => Error::Upstream(Fault::Unknown),
         Cause::Broken
         | Cause::Failed
         | Cause::Unkept
         | Cause::Unreachable
         | Cause::Unfit
+        | Cause::Missing
         | Cause::Exhausted { .. }
         | Cause::Throttled { .. } => Error::Upstream(Fault::Broken),
     }
@@ -152,8 +190,12 @@ mod tests {
         Failure::new(class, cause)
     }
 
+    fn shut(shut: Option<NoLease>) -> Stop {
+        Stop { shut, ..Stop::default() }
+    }
+
     fn told(failures: &[Failure]) -> Error {
-        error(failures, Some(NoLease::NoneLeft), Utc::now())
+        error(failures, shut(Some(NoLease::NoneLeft)), Utc::now())
     }
 
     #[test]
@@ -166,9 +208,9 @@ mod tests {
         let wait = |seconds| failure(Class::N, Cause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
         let throttled = failure(Class::N, Cause::Throttled { wait: Some(Duration::from_secs(2)) });
         let now = DateTime::from_timestamp(1_000, 0).expect("a time");
-        let found = error(&[wait(3600), wait(60), failure(Class::N, Cause::Unreachable)], None, now);
+        let found = error(&[wait(3600), wait(60), failure(Class::N, Cause::Unreachable)], shut(None), now);
         assert_eq!(found, Error::UsageLimit(Reset { at: Some(1_060), seconds: Some(60) }));
-        assert_eq!(error(&[wait(3600), throttled], None, now), Error::RateLimited { retry_after: 2 });
+        assert_eq!(error(&[wait(3600), throttled], shut(None), now), Error::RateLimited { retry_after: 2 });
     }
 
     #[test]
@@ -176,23 +218,27 @@ mod tests {
         let now = DateTime::from_timestamp(1_000, 0).expect("a time");
         let resting = |exhausted| NoLease::Resting { exhausted, wait: Some(Duration::from_secs(90)) };
         let limit = Error::UsageLimit(Reset { at: Some(1_090), seconds: Some(90) });
-        assert_eq!(error(&[], Some(resting(true)), now), limit);
-        assert_eq!(error(&[failure(Class::N, Cause::Unreachable)], Some(resting(true)), now), limit);
-        assert_eq!(error(&[], Some(resting(false)), now), Error::RateLimited { retry_after: 60 });
-        let failed = error(&[failure(Class::F, Cause::Failed)], Some(resting(true)), now);
+        assert_eq!(error(&[], shut(Some(resting(true))), now), limit);
+        assert_eq!(error(&[failure(Class::N, Cause::Unreachable)], shut(Some(resting(true))), now), limit);
+        assert_eq!(error(&[], shut(Some(resting(false))), now), Error::RateLimited { retry_after: 60 });
+        let failed = error(&[failure(Class::F, Cause::Failed)], shut(Some(resting(true))), now);
         assert_eq!(failed, Error::Upstream(Fault::Unreachable), "what was tried says more than who rests");
     }
 
     #[test]
     fn each_failure_teaches_what_it_says_of_the_account() {
-        let taught = |class, cause, status| lesson(&Failure { class, cause, status });
+        let taught = |class, cause, status| match finding(&Failure { status, ..Failure::new(class, cause) }) {
+            Finding::Certain(lesson) => lesson,
+            Finding::Suspected(lesson) => panic!("only a suspicion: {lesson:?}"),
+        };
         let wait = Some(Duration::from_secs(7));
         assert_eq!(taught(Class::N, Cause::Exhausted { wait }, Some(429)), Lesson::Exhausted { wait });
         assert_eq!(taught(Class::N, Cause::Throttled { wait }, Some(429)), Lesson::Throttled { wait });
         assert_eq!(taught(Class::N, Cause::Unreachable, Some(401)), Lesson::Unauthorized { status: 401 });
-        assert_eq!(taught(Class::N, Cause::Unreachable, Some(402)), Lesson::Unfit { status: 402 });
         assert_eq!(taught(Class::N, Cause::Unfit, Some(429)), Lesson::Unfit { status: 429 });
         assert_eq!(taught(Class::N, Cause::Unreachable, Some(400)), Lesson::Neutral);
+        assert_eq!(taught(Class::N, Cause::Blocked, Some(403)), Lesson::Neutral);
+        assert_eq!(taught(Class::N, Cause::Declined { message: String::new() }, Some(413)), Lesson::Neutral);
         assert_eq!(taught(Class::N, Cause::Unreachable, None), Lesson::Faulty);
         assert_eq!(taught(Class::F, Cause::Failed, Some(500)), Lesson::Faulty);
         assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Faulty);
@@ -201,9 +247,35 @@ mod tests {
     }
 
     #[test]
+    fn what_a_caller_can_bring_about_is_only_suspected() {
+        let suspected = |cause, status| finding(&Failure::new(Class::N, cause).with_status(status));
+        for cause in [Cause::Missing, Cause::UnknownModel] {
+            assert_eq!(suspected(cause, 404), Finding::Suspected(Lesson::Unfit { status: 404 }));
+        }
+        let expected = Finding::Suspected(Lesson::Unauthorized { status: 403 });
+        assert_eq!(suspected(Cause::Forbidden, 403), expected);
+    }
+
+    #[test]
+    fn a_request_that_two_accounts_blame_is_not_to_be_sent_again() {
+        let stop = Stop { shut: None, blames_request: true };
+        let resting = failure(Class::N, Cause::Throttled { wait: None });
+        let declined = failure(Class::N, Cause::Declined { message: "no".to_owned() });
+        for (cause, code) in [
+            (declined.cause.clone(), "invalid_request_error"),
+            (Cause::UnknownModel, "invalid_request_error"),
+            (Cause::Blocked, "upstream_error"),
+            (Cause::Forbidden, "upstream_error"),
+        ] {
+            let found = error(&[resting.clone(), declined.clone(), failure(Class::N, cause)], stop, Utc::now());
+            assert_eq!((found.code().as_str(), found.should_retry()), (code, false));
+        }
+    }
+
+    #[test]
     fn trouble_with_our_own_disk_is_told_by_what_it_has_cost() {
         let (before, after) = (failure(Class::N, Cause::Unkept), failure(Class::X, Cause::Unkept));
-        assert_eq!(error(&[before], None, Utc::now()), Error::Unavailable);
+        assert_eq!(error(&[before], shut(None), Utc::now()), Error::Unavailable);
         assert_eq!(told(&[after]), Error::Upstream(Fault::Broken));
         assert!(!told(&[failure(Class::X, Cause::Unkept)]).should_retry());
     }

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-use super::attempt::{Asker, History, Sheet, Step, Terms, Took, Won};
+use super::attempt::{Asker, History, Step, Terms, Took, Won};
 use super::call;
+use super::sheet::Sheet;
 use super::siblings::Siblings;
 use crate::gateway::Gateway;
 use crate::gateway::accounts::{Lease, Lesson, NoLease};
@@ -76,7 +77,7 @@ pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, firs
     history.failures.sort_by_key(|failure| severity(failure.class));
     if made.is_empty() {
         if history.failures.is_empty() {
-            history.shut.get_or_insert(NoLease::Busy);
+            history.stop.shut.get_or_insert(NoLease::Busy);
         }
         step.history.extend(history);
         return None;
@@ -137,7 +138,7 @@ impl Parts<'_, '_> {
                 state.simulated |= simulated;
             }
             Part::Lost(history) => {
-                if history.failures.last().is_some_and(would_repeat) {
+                if history.stop.blames_request || history.failures.last().is_some_and(would_repeat) {
                     self.siblings.close();
                 }
                 state.history.extend(history);
@@ -154,14 +155,19 @@ impl Parts<'_, '_> {
         let took = step.take(self.sheet, lease, std::pin::pin!(std::future::pending())).await;
         let Ok(Took::Begun { proven, lease, call, simulated }) = took else { return Part::Lost(history) };
         let Some(writer) = step.part.as_mut().and_then(|part| part.writer.take()) else { return Part::Lost(history) };
-        match keep(proven, writer).await {
+        let kept = tokio::select! {
+            biased;
+            kept = keep(proven, writer) => kept.map_err(call::unkept),
+            () = self.asker.gateway.cutoff().cancelled() => Err(Failure::new(Class::X, Cause::Cutoff).into()),
+        };
+        match kept {
             Ok(kept) => {
                 self.siblings.made(step.called.elapsed());
                 self.asker.gateway.accounts().learn(&lease, Lesson::Good).await;
                 Part::Made { kept, simulated }
             }
-            Err(unkept) => {
-                step.learn(self.sheet, call, &lease, call::unkept(unkept)).await;
+            Err(lost) => {
+                step.learn(self.sheet, call, &lease, lost).await;
                 Part::Lost(history)
             }
         }
@@ -178,15 +184,15 @@ fn would_repeat(failure: &Failure) -> bool {
 impl OneOf<'_> {
     /// Whether a call may be made now, however long its place was waited for: the other calls do not speak against it,
     /// there is time for an image, and a place where it will lie.
-    pub(super) fn prepare(&mut self, gateway: &Gateway, history: &mut History) -> bool {
+    pub(super) async fn prepare(&mut self, gateway: &Gateway, history: &mut History) -> bool {
         if !self.siblings.has_time() {
-            history.shut = Some(NoLease::Busy);
+            history.stop.shut = Some(NoLease::Busy);
         }
         if !self.siblings.go_on() {
             return false;
         }
         if self.writer.is_none() {
-            self.writer = match gateway.spool().begin() {
+            self.writer = match gateway.spool().open().await {
                 Ok(writer) => Some(writer),
                 Err(error) => {
                     tracing::error!(%error, "there is no place to keep an image");
@@ -204,14 +210,15 @@ impl OneOf<'_> {
 impl History {
     /// Nothing was tried, for every place is taken.
     fn is_only_busy(&self) -> bool {
-        self.failures.is_empty() && self.shut == Some(NoLease::Busy)
+        self.failures.is_empty() && self.stop.shut == Some(NoLease::Busy)
     }
 
     /// What else has failed.
     fn extend(&mut self, other: Self) {
         self.usage = crate::gateway::relay::sum(self.usage, other.usage);
         self.failures.extend(other.failures);
-        self.shut = other.shut.or(self.shut);
+        self.stop.shut = other.stop.shut.or(self.stop.shut);
+        self.stop.blames_request |= other.stop.blames_request;
     }
 }
 

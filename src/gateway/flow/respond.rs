@@ -1,27 +1,27 @@
 //! A response, from the body of the request to the body of the answer.
 
-use std::future::pending;
 use std::sync::Arc;
 
 use chrono::Utc;
 use http::HeaderMap;
-use tracing::Instrument as _;
 
-use super::attempt::{Asker, Unmade, Won};
+use super::attempt::{Unmade, Won};
 use super::deliver::{self, Terms, Verdict};
 use super::made::Made;
-use super::{attempt, outcome, screen};
-use crate::error::{Error, Fault};
+use super::work::Work;
+use super::{Ask, again, attempt, counted, outcome, permit, screen};
+use crate::error::{Error, Fault, Reason, Rejection};
 use crate::gateway::Gateway;
+use crate::gateway::accounts::Maker;
 use crate::gateway::config::Delivery;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Draft, OpenRecord, Outcome};
 use crate::gateway::relay::RelayBody;
-use crate::gateway::rules::{ImageTool, ResponseJob, Task};
+use crate::gateway::rules::{ImageTool, ResponseJob, SharedTask, Task};
 use crate::gateway::spool::Kept;
 use crate::image::Facts;
 
-/// `POST /v1/responses`. A plain one goes on when its caller leaves, one of events ends with its caller, as everywhere.
+/// `POST /v1/responses`.
 ///
 /// # Errors
 ///
@@ -29,29 +29,31 @@ use crate::image::Facts;
 pub(crate) async fn create_response(
     gateway: &Arc<Gateway>,
     caller: Caller,
-    request_id: &str,
+    ask: Ask,
     headers: &HeaderMap,
     body: Kept,
 ) -> Result<Made, Error> {
-    let job = gateway.image_models().response(body, headers, Utc::now())?;
+    let job = counted(gateway, &caller, gateway.image_models().response(body, headers, Utc::now()))?;
+    counted(gateway, &caller, permit::check(gateway, caller.group_name(), &job))?;
+    let job = counted(gateway, &caller, at_its_maker(gateway, &caller, job).await)?;
     let injects = gateway.injects_tool(caller.group_name()) && job.lacks_tool();
     let job = if injects { job.with_tool() } else { job };
     tracing::debug!(key = %caller.public_id(), images = job.tool().is_some(), injects, "a response begins");
-    let mut record = deliver::open(gateway, draft(gateway, &caller, request_id, &job)).await?;
-    if job.stream() {
-        record.when_dropped(Outcome::cancelled());
-        // In a box: it is the larger part of what a request holds while it waits.
-        return Box::pin(make(Arc::clone(gateway), caller, job, record)).await;
-    }
-    let work = make(Arc::clone(gateway), caller, job, record).in_current_span();
-    tokio::runtime::Handle::current().spawn(work).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a response ended in the middle");
-        Err(Error::Internal)
-    })
+    // As for images: a name of its own says all of what is the same request.
+    let turn = ask.turn.clone().filter(|_| ask.idempotency_key.is_none());
+    let task = SharedTask::from(job.within(turn));
+    again::answer(Arc::new(Work::new(gateway, caller, ask, task))).await
 }
 
-async fn make(gateway: Arc<Gateway>, caller: Caller, job: ResponseJob, mut record: OpenRecord) -> Result<Made, Error> {
-    let won = match attempts(&gateway, &caller, &job, &mut record).await {
+/// The response to a request whose intent is recorded.
+pub(super) async fn make(
+    work: &Arc<Work>,
+    job: &Arc<ResponseJob>,
+    mut record: OpenRecord,
+    abandoned: impl Future<Output = ()> + Send,
+) -> Result<Made, Error> {
+    let (gateway, group) = (&work.gateway, work.caller.group_name());
+    let won = match attempts(work, job, &mut record, abandoned).await {
         Ok(won) => won,
         Err(Unmade::Abandoned) => {
             deliver::settle(record, Outcome::cancelled()).await;
@@ -66,13 +68,20 @@ async fn make(gateway: Arc<Gateway>, caller: Caller, job: ResponseJob, mut recor
     let first = won.proven.first();
     let tool = job.tool().filter(|_| !won.plain);
     let verdict = first.zip(tool).map_or(Verdict::Unknown, |(facts, tool)| judge(tool, facts));
-    let refused = verdict == Verdict::Mismatch && gateway.delivery(caller.group_name()) == Delivery::Fail;
+    let refused = verdict == Verdict::Mismatch && gateway.delivery(group) == Delivery::Fail;
     let headers = deliver::headers(won.simulated, first, verdict, None);
     // How many images there are is the model's choice.
-    let terms = Terms { gateway, asked: 0, refused, span: tracing::Span::current(), work: None };
+    let cutoff = gateway.cutoff().clone();
+    let terms = Terms {
+        gateway: Arc::clone(gateway),
+        asked: 0,
+        refused,
+        span: tracing::Span::current(),
+        work: Some(Arc::clone(work)),
+    };
     let lease = won.lease;
     let on_end = Box::new(move |ending, summary| deliver::close(record, lease, ending, summary, terms));
-    let body = RelayBody::new(won.proven, Error::Upstream(Fault::Broken).event(), on_end);
+    let body = RelayBody::new(won.proven, Error::Upstream(Fault::Broken).event(), on_end).until(&cutoff);
     if refused {
         // Nobody waits for the rest of it, but its tokens were paid for: dropping the body reads them.
         drop(body);
@@ -83,17 +92,16 @@ async fn make(gateway: Arc<Gateway>, caller: Caller, job: ResponseJob, mut recor
 
 /// What may be drawn is screened like a prompt; talk is not what the operator's filter is for.
 async fn attempts(
-    gateway: &Gateway,
-    caller: &Caller,
+    work: &Work,
     job: &ResponseJob,
     record: &mut OpenRecord,
+    abandoned: impl Future<Output = ()> + Send,
 ) -> Result<Won, Unmade> {
     if job.tool().is_some() {
-        let checked = screen::check_task(gateway, caller.group_name(), job).await;
+        let checked = screen::check_task(&work.gateway, work.caller.group_name(), job).await;
         checked.map_err(|error| Unmade::Failed(error, None))?;
     }
-    let asker = Asker { gateway, caller, fallback: false };
-    attempt::run(asker, Task::from(job), record, pending()).await
+    attempt::run(work.asker(), Task::from(job), record, abandoned).await
 }
 
 /// `auto` is never a mismatch.
@@ -102,10 +110,30 @@ fn judge(tool: &ImageTool, facts: Facts) -> Verdict {
     if size && facts.format == tool.format { Verdict::Match } else { Verdict::Mismatch }
 }
 
-fn draft(gateway: &Gateway, caller: &Caller, request_id: &str, job: &ResponseJob) -> Draft {
-    let tool = job.tool();
+/// What goes on from an earlier response goes to the account that made that one: no other account has it.
+async fn at_its_maker(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
+    let Some(id) = job.previous() else { return Ok(job) };
+    let maker = gateway.accounts().maker_of(id, caller).await.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "the account of a response could not be looked up");
+        Error::Unavailable
+    })?;
+    let refuse = |why| {
+        let message = format!("{why} Send the conversation as 'input' instead.");
+        Rejection::new("previous_response_id", Reason::InvalidValue, message)
+    };
+    match maker {
+        Maker::Serves(account) => Ok(job.only_at(account)),
+        Maker::Gone => {
+            Err(refuse("The account that made the response 'previous_response_id' no longer serves.").into())
+        }
+        Maker::Unknown => Err(refuse("No response with the id in 'previous_response_id' was made here.").into()),
+    }
+}
+
+pub(super) fn draft(work: &Work, job: &ResponseJob) -> Draft {
+    let (tool, caller) = (job.tool(), &work.caller);
     Draft {
-        request_id: request_id.into(),
+        request_id: work.ask.request_id.as_str().into(),
         operation: "create_response",
         model: Some(job.model().to_owned()),
         stream: job.stream(),
@@ -113,11 +141,12 @@ fn draft(gateway: &Gateway, caller: &Caller, request_id: &str, job: &ResponseJob
         quality: tool.map(|tool| tool.quality.as_deref().unwrap_or("auto").to_owned()),
         output_format: tool.map(|tool| tool.format.as_str().to_owned()),
         n: None,
-        account: gateway.accounts().likely(job, caller),
+        account: work.gateway.accounts().likely(job, caller),
         group: caller.group_name().to_owned(),
         user: caller.user().clone(),
         key: caller.key().clone(),
         end_user: job.end_user().map(str::to_owned),
         injected_tool: job.injected(),
+        fingerprint: work.fingerprint(),
     }
 }

@@ -74,7 +74,7 @@ pub(crate) async fn answer<T, C: Counts>(
     });
     let response = match result {
         Ok(answer) => answer.into_response(),
-        Err(error) => refusal(&error).map(|body| unread.after(body)),
+        Err(error) => refusal(&error).map(|body| unread.after(body, error != Error::InvalidKey)),
     };
     context.context().answered(&context.endpoint.operation_id, response.status().as_u16());
     // The one line of each request. Neither headers nor bodies are in it, so no secret and no prompt is.
@@ -110,7 +110,7 @@ pub(crate) async fn respond<C: Counts>(
     context.context().answered("pages", status);
     let (request_id, head_ms) = (&context.request_id, begun.elapsed().as_millis());
     tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
-    response.map(|body| unread.after(body))
+    response.map(|body| unread.after(body, false))
 }
 
 /// An error as an answer.
@@ -241,7 +241,7 @@ impl<T: JsonSchema + Serialize + Send + Sync + 'static> HttpCodedResponse for Re
 }
 
 /// A future whose panic is a value.
-struct Caught<F>(F);
+pub(super) struct Caught<F>(pub(super) F);
 
 impl<F: Future + Unpin> Future for Caught<F> {
     type Output = Result<F::Output, Box<dyn Any + Send>>;
@@ -254,7 +254,7 @@ impl<F: Future + Unpin> Future for Caught<F> {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

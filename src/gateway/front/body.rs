@@ -25,7 +25,7 @@ use super::unread::Unread;
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::keys::Caller;
 use crate::gateway::people::Actor;
-use crate::gateway::spool::{Kept, Spool};
+use crate::gateway::spool::{Exceeded, Kept, Spool};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// A body must come at this rate, averaged over this window, from its first byte on.
@@ -39,11 +39,22 @@ const LOOSE: u64 = 8 * 1024 * 1024;
 const DENSITY: u64 = 200;
 
 /// The proof that somebody was let in, without which no body is read.
-pub(crate) trait Ticket {}
+pub(crate) trait Ticket {
+    /// The key that what is read counts for, where somebody holds one.
+    fn key(&self) -> Option<&str>;
+}
 
-impl Ticket for Caller {}
+impl Ticket for Caller {
+    fn key(&self) -> Option<&str> {
+        Some(self.key().as_str())
+    }
+}
 
-impl Ticket for Actor {}
+impl Ticket for Actor {
+    fn key(&self) -> Option<&str> {
+        None
+    }
+}
 
 /// A JSON body, unread. It is described as a `T`.
 pub(crate) struct JsonBody<T> {
@@ -61,7 +72,8 @@ pub(super) struct Arriving {
     most: u64,
     received: u64,
     unpacked: u64,
-    begun: Instant,
+    /// The moment until which further bytes are waited for. Every byte moves it, but never beyond one window from now.
+    deadline: Instant,
     alarm: Pin<Box<Sleep>>,
     /// The word for a body that does not arrive.
     broken: Reason,
@@ -79,11 +91,13 @@ impl<T> JsonBody<T> {
     ///
     /// # Errors
     ///
-    /// 415 for what is no JSON or is packed in an unknown way, 413 above the limit, 400 when it does not arrive whole.
-    pub(crate) async fn read(self, _ticket: &impl Ticket) -> Result<Bytes, Error> {
+    /// 415 for what is no JSON or is packed in an unknown way, 413 above the limit, 400 when it does not arrive whole, 429
+    /// or 503 when bodies that are still arriving hold all the memory that they may.
+    pub(crate) async fn read(self, ticket: &impl Ticket, spool: &Spool) -> Result<Bytes, Error> {
         let mut arriving = self.arriving()?;
-        let mut read = BytesMut::new();
+        let (mut read, mut memory) = (BytesMut::new(), spool.owned_by(ticket.key()).memory());
         while let Some(data) = arriving.data().await? {
+            memory.hold((read.len() + data.len()) as u64).map_err(|error| no_room(&error))?;
             read.extend_from_slice(&data);
         }
         Ok(read.freeze())
@@ -94,13 +108,13 @@ impl<T> JsonBody<T> {
     /// # Errors
     ///
     /// As [`JsonBody::read`], and 503 when the disk does not take it.
-    pub(crate) async fn keep(self, _ticket: &impl Ticket, spool: &Spool) -> Result<Kept, Error> {
+    pub(crate) async fn keep(self, ticket: &impl Ticket, spool: &Spool) -> Result<Kept, Error> {
         let mut arriving = self.arriving()?;
-        let mut keeper = spool.keeper();
+        let mut keeper = spool.owned_by(ticket.key()).keeper();
         while let Some(data) = arriving.data().await? {
-            keeper.write(&data).map_err(|error| no_room(&error))?;
+            keeper.write(data).await.map_err(|error| no_room(&error))?;
         }
-        keeper.finish().map_err(|error| no_room(&error))
+        keeper.finish().await.map_err(|error| no_room(&error))
     }
 
     fn arriving(self) -> Result<Arriving, Error> {
@@ -127,9 +141,9 @@ impl Arriving {
         if announced.is_some_and(|length: u64| length > most) {
             return Err(too_large(most));
         }
-        let begun = Instant::now();
-        let alarm = Box::pin(sleep_until(begun + WINDOW));
-        Ok(Self { body: request.into_body(), unpacker, most, received: 0, unpacked: 0, begun, alarm, broken })
+        let deadline = Instant::now() + WINDOW;
+        let alarm = Box::pin(sleep_until(deadline));
+        Ok(Self { body: request.into_body(), unpacker, most, received: 0, unpacked: 0, deadline, alarm, broken })
     }
 
     /// The next bytes; nothing at the end.
@@ -211,17 +225,20 @@ impl Arriving {
     /// Ready when the alarm has rung: an error if the body is late, and nothing if it has earned more time meanwhile.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         ready!(self.alarm.as_mut().poll(cx));
-        // What has come so far pays for so much time; the first window is free.
-        let until = self.begun + WINDOW + Duration::from_secs(self.received / RATE);
-        if until <= Instant::now() {
+        if self.deadline <= Instant::now() {
             return Poll::Ready(Err(self.broke_off("in time")));
         }
-        self.alarm.as_mut().reset(until);
+        self.alarm.as_mut().reset(self.deadline);
         Poll::Ready(Ok(()))
     }
 
     fn count(&mut self, data: Bytes) -> Result<Bytes, Error> {
-        self.received += data.len() as u64;
+        let (now, length) = (Instant::now(), data.len() as u64);
+        self.received += length;
+        // A byte pays for its share of a second. Time in which nobody asked for bytes is not the sender's, and nobody can
+        // pay for more than one window ahead: a body that was sent quickly may not stand still for hours.
+        let paid = Duration::from_nanos(length.saturating_mul(1_000_000_000) / RATE);
+        self.deadline = (self.deadline.max(now) + paid).min(now + WINDOW);
         if self.received > self.most { Err(too_large(self.most)) } else { Ok(data) }
     }
 
@@ -241,8 +258,18 @@ pub(super) fn is_json(content_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The disk did not take it. The caller has done nothing wrong, and a repeat may go well.
+/// The disk did not take it, or a budget did not allow it. A repeat may go well.
 pub(super) fn no_room(error: &io::Error) -> Error {
+    let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<Exceeded>());
+    if let Some(exceeded) = exceeded {
+        tracing::debug!(%exceeded, "a request body was refused");
+        return match exceeded {
+            Exceeded::KeyMemory | Exceeded::KeyDisk => {
+                Error::HoldsTooMuch(format!("Too much at once: {exceeded}. Try again when other requests have ended."))
+            }
+            Exceeded::Memory | Exceeded::Disk | Exceeded::Free => Error::Unavailable,
+        };
+    }
     tracing::error!(%error, "an upload could not be written to the spool");
     Error::Unavailable
 }

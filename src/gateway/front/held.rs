@@ -3,13 +3,16 @@
 //! In HTTP/1.0 the end of an answer without a length is the end of the connection, so one that breaks off looks whole.
 //! Such a caller gets its answer when it is complete, from a file, with a length; and an error when it never is.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::answer::{Answer, Kind};
 use crate::error::{Error, Fault};
@@ -23,6 +26,8 @@ const PIECE: usize = 256 * 1024;
 struct FileBody {
     file: Arc<Spooled>,
     at: u64,
+    /// The next piece, read on a thread that may wait.
+    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
 /// Reads a body to its end, into a file, and answers with that.
@@ -34,40 +39,48 @@ pub(crate) async fn hold<B>(kind: Kind, mut body: B, spool: &Spool) -> Result<An
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let full = |error: std::io::Error| {
+    let full = |error: io::Error| {
         tracing::error!(%error, "an answer could not be held on disk");
         Error::Unavailable
     };
-    let mut writer = spool.begin().map_err(full)?;
+    let mut writer = spool.open().await.map_err(full)?;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Error::Upstream(Fault::Broken))?;
         if let Ok(data) = frame.into_data() {
-            writer.write(&data).map_err(full)?;
+            writer = writer.append(data).await.map_err(full)?;
         }
     }
     let file = writer.finish();
     let length = file.len().to_string();
-    Ok(Answer::coming(kind, FileBody { file, at: 0 }).with("content-length", Some(&length)))
+    Ok(Answer::coming(kind, FileBody { file, at: 0, reading: None }).with("content-length", Some(&length)))
 }
 
 impl Body for FileBody {
     type Data = Bytes;
-    type Error = std::io::Error;
+    type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if self.at >= self.file.len() {
             return Poll::Ready(None);
         }
-        let mut piece = vec![0; PIECE];
-        match self.file.read_at(self.at, &mut piece) {
-            // A file shorter than it says would otherwise be asked for its end for ever.
-            Ok(0) => Poll::Ready(Some(Err(std::io::ErrorKind::UnexpectedEof.into()))),
-            Ok(read) => {
-                piece.truncate(read);
-                self.at += read as u64;
-                Poll::Ready(Some(Ok(Frame::data(piece.into()))))
-            }
-            Err(error) => Poll::Ready(Some(Err(error))),
+        let (file, at) = (Arc::clone(&self.file), self.at);
+        let reading = self.reading.get_or_insert_with(|| Handle::current().spawn_blocking(move || read(&file, at)));
+        let read = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        let piece = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        self.at += piece.as_ref().map_or(0, Vec::len) as u64;
+        Poll::Ready(Some(piece.map(|piece| Frame::data(piece.into()))))
+    }
+}
+
+fn read(file: &Spooled, at: u64) -> io::Result<Vec<u8>> {
+    let mut piece = vec![0; PIECE];
+    match file.read_at(at, &mut piece)? {
+        // A file shorter than it says would otherwise be asked for its end for ever.
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => {
+            piece.truncate(read);
+            Ok(piece)
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Entry {
     pub(super) refused: bool,
 }
 
-/// Every key, as it was at the last refresh.
+/// Every key that is not deleted, as it was at the last refresh.
 pub(super) struct Book {
     store: Arc<dyn Store>,
     entries: RwLock<HashMap<PublicId, Arc<Entry>>>,
@@ -111,11 +111,21 @@ impl Book {
         // There are few groups and many keys.
         let mut groups: HashMap<String, Arc<str>> = HashMap::new();
         for check in changed {
+            if check.deleted {
+                // It is refused as one that never was, and costs nothing any more.
+                entries.remove(&check.public_id);
+                continue;
+            }
             let KeyCheck { id, public_id, user, group_name, hash, previous, expires_at, refused, .. } = check;
             let group_name = Arc::clone(groups.entry(group_name).or_insert_with_key(|name| Arc::from(name.as_str())));
             let entry = Entry { id, user, group_name, hash, previous, expires_at, refused };
             entries.insert(public_id, Arc::new(entry));
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     fn begun(&self) -> std::sync::MutexGuard<'_, u64> {

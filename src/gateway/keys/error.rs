@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::gateway::store::{StoreError, Timestamp};
-
-/// Names are for people: long enough for them, short enough for a table on a page.
-pub(crate) const MAX_NAME_CHARS: usize = 128;
+use crate::gateway::names;
+use crate::gateway::store::{KeyLock, StoreError, Timestamp};
 
 /// Why nobody is admitted.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +30,15 @@ pub(crate) enum KeyError {
     /// No such key, or it is deleted, or somebody else's.
     #[error("there is no such key")]
     Unknown,
+    /// Its owner can neither enable nor rotate it.
+    #[error("{}", because(*.0))]
+    Locked(KeyLock),
+    /// Its owner cannot move its end there.
+    #[error("an admin has set the end of this key: it cannot be later than {0}")]
+    PastLatestEnd(Timestamp),
+    /// A member has as many keys as a member can have.
+    #[error("a member can have {0} keys")]
+    TooMany(u32),
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -45,21 +52,18 @@ impl KeyError {
     }
 }
 
-/// Whether people can read such a name in a table.
-pub(crate) fn is_name(name: &str) -> bool {
-    (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && !name.trim().is_empty() && !name.contains(char::is_control)
-}
-
-pub(super) fn check_name(field: &'static str, of: &str, name: &str) -> Result<(), KeyError> {
-    if is_name(name) {
-        return Ok(());
+const fn because(lock: KeyLock) -> &'static str {
+    match lock {
+        KeyLock::Admin => "an admin has disabled this key: only an admin can enable or rotate it",
+        KeyLock::LeftGroup => {
+            "this key was disabled when its user left its group: only an admin can enable or rotate it"
+        }
     }
-    Err(KeyError::Field { field, why: bad_name(of) })
 }
 
-/// What whoever gave another name is told.
-pub(crate) fn bad_name(of: &str) -> String {
-    format!("the name of the {of} must have 1 to {MAX_NAME_CHARS} characters, none of them a control character")
+/// The name as it is stored.
+pub(super) fn check_name(field: &'static str, of: &str, name: &str) -> Result<String, KeyError> {
+    names::name(name).ok_or_else(|| KeyError::Field { field, why: names::bad_name(of) })
 }
 
 pub(super) fn check_end(end: Option<Timestamp>, now: Timestamp) -> Result<(), KeyError> {

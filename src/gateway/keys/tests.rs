@@ -1,12 +1,14 @@
 //! Who is admitted, who is not, and what it costs and tells.
 
 mod book;
+mod refusals;
 
 use std::sync::atomic::Ordering;
 
 use tempfile::TempDir;
 
 use super::*;
+use crate::gateway::names::MAX_NAME_CHARS;
 use crate::gateway::store::testing::{Double, fresh, older};
 use crate::gateway::store::{KeyStore as _, PeopleStore as _, PepperKey, SqliteStore, UserChange, UserChanged};
 
@@ -220,7 +222,7 @@ async fn members_make_keys_in_the_groups_that_an_admin_allows() {
     let as_herself = Act { kind: ActorKind::User, user: Some(ada.id.clone()), ..Act::command() };
     let as_admin = Act { kind: ActorKind::User, user: Some("usr_admin".into()), ..Act::command() };
     let create = async |act: &Act, user: &UserRow, group: &str| {
-        let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None }).await;
+        let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None, at_most: None }).await;
         made.map(|made| made.group_name).map_err(|error| error.to_string())
     };
     let none = Err("there is no such group".to_owned());
@@ -231,7 +233,7 @@ async fn members_make_keys_in_the_groups_that_an_admin_allows() {
     assert_eq!(create(&command, &ada, "elsewhere").await, Ok("elsewhere".to_owned()));
 
     let groups = [UserChange::Groups(vec!["studio".to_owned()])];
-    let UserChanged::Done(ada) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
+    let UserChanged::Done(ada, _) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
         panic!("ada is gone")
     };
     assert_eq!(create(&as_herself, &ada, "studio").await, Ok("studio".to_owned()));
@@ -259,6 +261,20 @@ async fn the_use_of_a_key_is_noted_once_and_not_for_every_request() {
         tokio::task::yield_now().await;
     }
     assert!(fixture.keys.list().await.unwrap()[0].last_used_at.is_some());
+    assert_eq!(fixture.store.touches.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn keys_that_are_used_at_about_the_same_time_share_a_commit() {
+    let fixture = Fixture::new().await;
+    let (one, two) = (fixture.create().await, fixture.create().await);
+    for created in [&one, &two] {
+        fixture.admit(&header(created)).await.unwrap();
+    }
+    while fixture.store.touches.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(fixture.keys.list().await.unwrap().iter().all(|key| key.last_used_at.is_some()));
     assert_eq!(fixture.store.touches.load(Ordering::Relaxed), 1);
 }
 
@@ -298,10 +314,12 @@ async fn what_nobody_could_read_or_use_is_refused_before_anything_is_stored() {
     let disabled = UserRow { disabled_at: Some(act.at), ..user.clone() };
     let long = "x".repeat(MAX_NAME_CHARS + 1);
     let asked = fixture.calls();
-    let new = |name, group, expires_at| NewKey { name, user: &user, group, expires_at };
+    let new = |name, group, expires_at| NewKey { name, user: &user, group, expires_at, at_most: None };
     for (new, of) in [
         (new("", "b", None), "name"),
         (new("a\n", "b", None), "name"),
+        (new("a\u{202e}b", "b", None), "name"),
+        (new("a", "\u{200b}", None), "group"),
         (new("a", &long, None), "group"),
         (new("a", " ", None), "group"),
         (new("a", "b", Some(act.at)), "expires_at"),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::writer::{Message, Outgoing, Reply};
-use super::{Attempt, Class, Delivered, LedgerError, Record, State, Usage, milliseconds_since};
+use super::{Attempt, Class, Delivered, LedgerError, Record, State, Usage, clip, milliseconds_since};
 use crate::gateway::telemetry::Metrics;
 
 /// How a job ended. It cannot say that it is still running.
@@ -16,32 +16,43 @@ use crate::gateway::telemetry::Metrics;
 pub(crate) struct Outcome {
     state: State,
     error_code: Option<String>,
+    error_reason: Option<&'static str>,
+    error_detail: Option<String>,
 }
 
 impl Outcome {
     /// The caller got the image.
     pub(crate) fn succeeded() -> Self {
-        Self { state: State::Succeeded, error_code: None }
+        Self::new(State::Succeeded, None)
     }
 
     /// No image was made; the caller read this code.
     pub(crate) fn failed(error_code: impl Into<String>) -> Self {
-        Self { state: State::Failed, error_code: Some(error_code.into()) }
+        Self::new(State::Failed, Some(error_code.into()))
     }
 
     /// The upstream refused the content; the caller read this code.
     pub(crate) fn refused(error_code: impl Into<String>) -> Self {
-        Self { state: State::Refused, error_code: Some(error_code.into()) }
+        Self::new(State::Refused, Some(error_code.into()))
     }
 
     /// The caller left.
     pub(crate) fn cancelled() -> Self {
-        Self { state: State::Cancelled, error_code: None }
+        Self::new(State::Cancelled, None)
     }
 
     /// It broke off, and an image may have been paid; the caller may have read a code.
     pub(crate) fn interrupted(error_code: Option<String>) -> Self {
-        Self { state: State::Interrupted, error_code }
+        Self::new(State::Interrupted, error_code)
+    }
+
+    /// The same, and why: a word of ours, and words of the upstream that are safe to show.
+    pub(crate) fn because(self, reason: &'static str, detail: Option<String>) -> Self {
+        Self { error_reason: Some(reason), error_detail: detail.map(clip), ..self }
+    }
+
+    const fn new(state: State, error_code: Option<String>) -> Self {
+        Self { state, error_code, error_reason: None, error_detail: None }
     }
 }
 
@@ -62,6 +73,8 @@ pub(crate) struct OpenRecord(Option<Box<Entry>>);
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) record: Record,
+    /// The account that the intent names.
+    intended: Option<String>,
     started: Instant,
     /// When each upstream call that has no outcome yet was begun.
     calling: Vec<(Call, Instant)>,
@@ -78,8 +91,10 @@ impl Entry {
         count: watch::Sender<usize>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let when_dropped = Outcome::interrupted(None);
+        // Until somebody has it: whoever gave up waiting has sent nothing.
+        let when_dropped = Outcome::cancelled();
         Self {
+            intended: record.account.clone(),
             record,
             started: Instant::now(),
             calling: Vec::new(),
@@ -96,6 +111,8 @@ impl Entry {
         }
         self.record.state = outcome.state;
         self.record.error_code = outcome.error_code;
+        self.record.error_reason = outcome.error_reason.map(str::to_owned);
+        self.record.error_detail = outcome.error_detail;
         self.record.latency_ms = Some(milliseconds_since(self.started));
         self.metrics.job_ended(&self.record);
         let outbox = self.outbox.clone();
@@ -119,16 +136,49 @@ impl OpenRecord {
         Self(Some(entry))
     }
 
+    /// The job has it, and may spend: unclosed it is interrupted from now on.
+    pub(super) fn begin(mut self) -> Self {
+        self.when_dropped(Outcome::interrupted(None));
+        self
+    }
+
     /// Says that an upstream call begins. The last one names the account of the record. Until it has ended it counts as
     /// ambiguous: a caller who leaves in the middle may have an image paid for all the same.
     pub(crate) fn begin_attempt(&mut self, account: &str) -> Call {
         let Some(entry) = self.0.as_deref_mut() else { return Call(0) };
         entry.record.account = Some(account.to_owned());
-        let attempt = Attempt { account: account.to_owned(), class: Some(Class::X), status: None, latency_ms: 0 };
+        let attempt = Attempt {
+            account: account.to_owned(),
+            class: Some(Class::X),
+            status: None,
+            latency_ms: 0,
+            upstream_request_id: None,
+        };
         let call = Call(entry.record.attempts.len());
         entry.record.attempts.push(attempt);
         entry.calling.push((call, Instant::now()));
         call
+    }
+
+    /// Makes durable which calls were begun, where the intent alone would name another account or none of those before:
+    /// a killed process then leaves whom it has asked. Nothing has to be waited for where the intent says it all.
+    pub(crate) fn note_attempts(&self) -> Option<Closing> {
+        let entry = self.0.as_deref()?;
+        if entry.record.attempts.len() < 2 && entry.record.account == entry.intended {
+            return None;
+        }
+        let (reply, answer) = oneshot::channel();
+        let _ = entry.outbox.send(Message::Note { record: Box::new(entry.record.clone()), reply });
+        Some(Closing(answer))
+    }
+
+    /// Says what the upstream calls a call.
+    pub(crate) fn set_upstream_id(&mut self, call: Call, id: Option<String>) {
+        self.edit(|entry| {
+            if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
+                attempt.upstream_request_id = id.map(clip);
+            }
+        });
     }
 
     /// Says how a call has ended; without a class it gave an image. Of a call that has ended already it says better.
@@ -163,6 +213,11 @@ impl OpenRecord {
     /// Says what was made instead of what was asked for.
     pub(crate) fn set_fallback(&mut self, made: String) {
         self.edit(|entry| entry.record.fallback = Some(made));
+    }
+
+    /// Says under which id the upstream keeps the response.
+    pub(crate) fn set_response_id(&mut self, id: String) {
+        self.edit(|entry| entry.record.response_id = Some(id));
     }
 
     /// Says what the upstream counted.

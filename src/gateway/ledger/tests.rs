@@ -74,6 +74,7 @@ fn draft(id: &str) -> Draft {
         key: "key_1".into(),
         end_user: None,
         injected_tool: false,
+        fingerprint: Some([7; 32]),
     }
 }
 
@@ -227,7 +228,20 @@ async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
     abandon("before", 2).await;
     fixture.store.gate.add_permits(100);
     fixture.ledger.drain().await;
-    assert_eq!(fixture.states().await, BTreeMap::from([("during".to_owned(), State::Interrupted)]));
+    assert_eq!(fixture.states().await, BTreeMap::from([("during".to_owned(), State::Cancelled)]));
+}
+
+#[tokio::test]
+async fn an_intent_that_is_durable_too_late_says_that_nothing_was_sent() {
+    let fixture = Fixture::new().await;
+    fixture.store.hold();
+    tokio::time::pause();
+    assert!(matches!(fixture.ledger.open(draft("late")).await, Err(LedgerError::Overloaded)));
+    tokio::time::resume();
+    fixture.store.gate.add_permits(100);
+    fixture.ledger.drain().await;
+    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    assert_eq!((record.state, record.attempts.len()), (State::Cancelled, 0));
 }
 
 #[tokio::test]
@@ -299,6 +313,32 @@ async fn an_outcome_outlives_any_trouble_of_the_database() {
     fixture.ledger.drain().await;
     let expected = [("dropped".to_owned(), State::Interrupted), ("told".to_owned(), State::Succeeded)];
     assert_eq!(fixture.states().await, BTreeMap::from(expected));
+}
+
+#[tokio::test]
+async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
+    let fixture = Fixture::new().await;
+    let trouble = |later: u64| fixture.ledger.write_trouble(Instant::now() + Duration::from_secs(later));
+    fixture.open("r1").await.close(Outcome::succeeded()).await.unwrap();
+    assert_eq!(trouble(3600), None);
+
+    fixture.store.set_trouble(Some(|| StoreError::Busy));
+    assert!(fixture.ledger.open(draft("r2")).await.is_err());
+    assert_eq!(trouble(0), Some(WriteTrouble::Failing));
+    fixture.store.set_trouble(None);
+    // Nobody asks for anything: the writer finds out by itself.
+    fixture.until(|_| trouble(0).is_none()).await;
+
+    fixture.store.hold();
+    let mut waiting = JoinSet::new();
+    let ledger = fixture.ledger.clone();
+    waiting.spawn(async move { ledger.open(draft("r3")).await.is_ok() });
+    fixture.until(|_| trouble(3600).is_some()).await;
+    assert_eq!((trouble(0), trouble(3600)), (None, Some(WriteTrouble::Slow)));
+    fixture.store.gate.add_permits(100);
+    assert_eq!(waiting.join_all().await, [true]);
+    fixture.ledger.drain().await;
+    assert_eq!(trouble(3600), None);
 }
 
 #[tokio::test]

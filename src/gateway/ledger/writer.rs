@@ -5,14 +5,16 @@
 //! intents fail too, so no more than were running when the trouble began can pile up.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::health::WriteHealth;
 use super::open::{Entry, OpenRecord};
-use super::{LedgerError, NodeId};
+use super::{LedgerError, NodeId, Record};
 use crate::gateway::store::{RecordWrite, Store, StoreError, Written};
+use crate::gateway::telemetry::LogThrottle;
 
 /// The largest transaction: large enough for any crowd, small enough that a reader of the log is not held up.
 const MAX_BATCH: usize = 512;
@@ -23,6 +25,10 @@ const TRIES_BEFORE_TELLING: u32 = 3;
 /// Between two tries, unless something new arrives.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long nothing is written before the database is tried: often while it fails, so that readiness comes back soon.
+const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
+const CHECK_WHILE_IDLE: Duration = Duration::from_secs(10);
+
 /// Where an answer goes.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
 
@@ -31,6 +37,8 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
 pub(super) enum Message {
     /// Make this durable and hand it back.
     Open { intent: Box<Entry>, reply: Reply<OpenRecord>, _room: OwnedSemaphorePermit },
+    /// Make durable which calls were begun.
+    Note { record: Box<Record>, reply: Reply<()> },
     /// Make this durable.
     Close(Outgoing),
 }
@@ -62,27 +70,39 @@ pub(super) struct Writer {
     inbox: mpsc::UnboundedReceiver<Message>,
     /// Outcomes that failed, oldest first.
     again: Vec<Outgoing>,
+    health: Arc<WriteHealth>,
+    throttle: LogThrottle,
 }
 
 impl Writer {
-    pub(super) fn new(store: Arc<dyn Store>, node: NodeId, inbox: mpsc::UnboundedReceiver<Message>) -> Self {
-        Self { store, node, inbox, again: Vec::new() }
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        node: NodeId,
+        inbox: mpsc::UnboundedReceiver<Message>,
+        health: Arc<WriteHealth>,
+    ) -> Self {
+        Self { store, node, inbox, again: Vec::new(), health, throttle: LogThrottle::default() }
     }
 
     /// Ends when every ledger and every open record is gone and nothing is left to write.
     pub(super) async fn run(mut self) {
         while let Some(batch) = self.gather().await {
-            self.commit(batch).await;
+            if batch.is_empty() {
+                self.check().await;
+            } else {
+                self.commit(batch).await;
+            }
         }
     }
 
-    /// Whatever is there, and if nothing is, the next that comes.
+    /// Whatever is there, and if nothing is, the next that comes; nothing where nothing comes for a while.
     async fn gather(&mut self) -> Option<Vec<Message>> {
         let mut batch: Vec<_> = self.again.drain(..self.again.len().min(MAX_BATCH)).map(Message::Close).collect();
         let room = MAX_BATCH.saturating_sub(batch.len()).max(1);
         if batch.is_empty() {
-            let received = self.inbox.recv_many(&mut batch, room).await;
-            return (received > 0).then_some(batch);
+            let patience = if self.health.is_failing() { CHECK_WHILE_FAILING } else { CHECK_WHILE_IDLE };
+            let received = timeout(patience, self.inbox.recv_many(&mut batch, room)).await;
+            return (received != Ok(0)).then_some(batch);
         }
         // After a failure a pause; what arrives meanwhile ends it, because it may be what works.
         let _ = timeout(RETRY_PAUSE, self.inbox.recv_many(&mut batch, room)).await;
@@ -110,21 +130,56 @@ impl Writer {
         }
     }
 
-    async fn write(&self, batch: &[Message]) -> Result<Vec<Written>, StoreError> {
+    async fn write(&mut self, batch: &[Message]) -> Result<Vec<Written>, StoreError> {
         let writes: Vec<_> = batch.iter().map(Message::as_write).collect();
         if writes.is_empty() {
             return Ok(Vec::new());
         }
-        self.store.write_records(&self.node, &writes).await
+        self.health.commit_begins();
+        let written = self.store.write_records(&self.node, &writes).await;
+        self.note(written.as_ref().err());
+        written
+    }
+
+    /// Whether the database takes writes at all.
+    async fn check(&mut self) {
+        self.health.commit_begins();
+        let checked = self.store.check_writable().await;
+        self.note(checked.as_ref().err());
+        if let Err(error) = checked {
+            self.tell(&error, 0);
+        }
+    }
+
+    fn note(&mut self, error: Option<&StoreError>) {
+        // A row that no database takes says nothing of this one.
+        let failed = error.is_none_or(|error| !error.blames_the_row()).then_some(error.is_some());
+        self.health.commit_ended(failed);
+        if failed == Some(false)
+            && let Some(failures) = self.throttle.worked()
+        {
+            tracing::info!(failures, "records are written again");
+        }
+    }
+
+    fn tell(&mut self, error: &StoreError, records: usize) {
+        if let Some(failures) = self.throttle.failed(Instant::now()) {
+            tracing::error!(error = %display_chain(error), records, failures, "records were not written");
+        }
     }
 
     fn fail(&mut self, batch: Vec<Message>, error: StoreError) {
         let hopeless = error.blames_the_row();
+        if hopeless {
+            tracing::error!(error = %display_chain(&error), "a record was refused");
+        } else {
+            self.tell(&error, batch.len());
+        }
         let cause = LedgerError::Store(Arc::new(error));
-        tracing::error!(error = %display_chain(&cause), records = batch.len(), "records were not written");
         for message in batch {
             match message {
                 Message::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
+                Message::Note { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 Message::Close(outgoing) => self.keep(outgoing, &cause, hopeless),
             }
         }
@@ -147,6 +202,7 @@ impl Message {
     fn as_write(&self) -> RecordWrite<'_> {
         match self {
             Self::Open { intent, .. } => RecordWrite::Open(&intent.record),
+            Self::Note { record, .. } => RecordWrite::Note(record),
             Self::Close(outgoing) => RecordWrite::Close(&outgoing.entry.record),
         }
     }
@@ -162,6 +218,7 @@ fn settle(message: Message, written: Written) {
             // Where nobody waits any more the open record comes back and is dropped, which closes it.
             drop(reply.send(opened));
         }
+        Message::Note { reply, .. } => drop(reply.send(Ok(()))),
         Message::Close(mut outgoing) => {
             if written == Written::NoEffect {
                 // Written by a try whose answer was lost, or closed by somebody else.

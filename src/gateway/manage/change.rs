@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Known, ManageError, Source, find};
+use super::{Known, ManageError, Source, find, is_real, retire_first_key};
 use crate::gateway::accounts::{sealed_for, secrets_of_row};
 use crate::gateway::config::{self, Config};
 use crate::gateway::store::{AccountChange, Act, NewAccount, SqliteStore, Store as _, StoreError, Vault};
@@ -19,12 +19,19 @@ pub(crate) struct Wanted {
     pub(crate) secrets: BTreeMap<String, String>,
 }
 
-/// Adds an account to the store.
+/// An account that was added.
+pub(crate) struct Added {
+    pub(crate) known: Known,
+    /// The key that the first start printed was disabled for it.
+    pub(crate) first_key_disabled: bool,
+}
+
+/// Adds an account to the store. Before one that can cost something, the key that the first start printed is disabled.
 ///
 /// # Errors
 ///
 /// Everything that is wrong with the settings; or the name is taken, also by the file.
-pub(crate) async fn add(config: &Config, store: &SqliteStore, act: &Act, wanted: Wanted) -> Result<Known, ManageError> {
+pub(crate) async fn add(config: &Config, store: &SqliteStore, act: &Act, wanted: Wanted) -> Result<Added, ManageError> {
     let Wanted { name, settings, secrets } = wanted;
     let name = name.as_str();
     let settings = Value::Object(settings).to_string();
@@ -42,11 +49,13 @@ pub(crate) async fn add(config: &Config, store: &SqliteStore, act: &Act, wanted:
         settings,
         sealed: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
     };
+    let first_key_disabled = is_real(&account) && retire_first_key(config, store, act).await?;
     let row = store.insert_account(act, &new).await.map_err(|error| match error {
         StoreError::Conflict => ManageError::Taken(name.to_owned()),
         error => error.into(),
     })?;
-    Ok(Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) })
+    let known = Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) };
+    Ok(Added { known, first_key_disabled })
 }
 
 /// Changes the state of an account. A running server follows within a second.

@@ -12,6 +12,8 @@ pub(crate) enum State<'a> {
     Disabled(Timestamp, &'a str),
     /// It rests: until when, and why.
     Cooling(Timestamp, &'a str),
+    /// Its calls fail, and it gets work only where no other can: until when, and why.
+    Failing(Timestamp, &'a str),
     /// Its settings, or what is sealed of it, cannot be used: why.
     Unusable(&'a str),
 }
@@ -23,13 +25,20 @@ impl Known {
     pub(crate) fn state(&self, now: Timestamp) -> State<'_> {
         let row = self.row.as_ref();
         let unusable = self.account.as_ref().err().map(|problem| State::Unusable(problem));
-        let learnt = || row.and_then(disabled).or_else(|| row.and_then(|row| cooling(row, now)));
+        let passing = |row| cooling(row, now).or_else(|| failing(row, now));
+        let learnt = || row.and_then(disabled).or_else(|| row.and_then(passing));
         unusable.or_else(learnt).unwrap_or(State::Enabled)
     }
 }
 
 fn disabled(row: &AccountRow) -> Option<State<'_>> {
     row.disabled_at.map(|since| State::Disabled(since, row.disabled_reason.as_deref().unwrap_or_default()))
+}
+
+/// A process that was killed takes nothing back: only what is not over yet is believed.
+fn failing(row: &AccountRow, now: Timestamp) -> Option<State<'_>> {
+    let until = row.failing_until.filter(|until| *until > now)?;
+    Some(State::Failing(until, row.failing_reason.as_deref().unwrap_or_default()))
 }
 
 fn cooling(row: &AccountRow, now: Timestamp) -> Option<State<'_>> {

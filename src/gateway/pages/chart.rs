@@ -125,7 +125,7 @@ mod tests {
     fn usage(since: &str, until: &str, days: &[(&str, i64, i64)]) -> Usage {
         let counts = |succeeded: i64, failed: i64| {
             serde_json::json!({
-                "requests": succeeded + failed, "succeeded": succeeded, "failed": failed, "images": 0,
+                "requests": succeeded + failed, "succeeded": succeeded, "failed": failed, "refused": 0, "images": 0,
                 "input_tokens": 0, "output_tokens": 0, "total_tokens": 0,
             })
         };

@@ -116,7 +116,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::NotFound(_) | Error::Invalid(_) => Self::NotFound,
-            Error::Denied | Error::InvalidKey => Self::Denied,
+            Error::Denied | Error::Decided(_) | Error::InvalidKey => Self::Denied,
             Error::Unavailable => Self::Unavailable,
             Error::RateLimited { retry_after } => Self::Slow { seconds: retry_after.into() },
             Error::Conflict(conflict) => Self::Conflict(conflict_text(&conflict)),
@@ -136,6 +136,7 @@ pub(super) const fn conflict_text(conflict: &Conflict) -> &'static str {
         Conflict::GroupInUse(_) => "error.group_in_use",
         Conflict::GroupReadOnly(_) => "error.group_read_only",
         Conflict::LastAdmin => "error.last_admin",
+        Conflict::KeyLimit(_) => "error.key_limit",
     }
 }
 

@@ -40,6 +40,8 @@ struct KeyPage {
     examples: Vec<Example>,
     /// Whether it lets anybody in.
     is_good: bool,
+    /// Whether whoever looks at it can neither enable nor rotate it.
+    is_locked: bool,
 }
 
 #[derive(Template)]
@@ -70,6 +72,7 @@ fn show_with(desk: &Desk<'_>, status: StatusCode, key: types::Key, form: Option<
         graces: &GRACES,
         examples: examples(desk.home, None),
         is_good: key.state == types::KeyState::Active,
+        is_locked: key.locked.is_some() && !desk.is_admin(),
         key,
     };
     Ok(rendered(status, &template))

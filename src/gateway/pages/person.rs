@@ -12,6 +12,7 @@ use super::keys::{Turned, first_turn};
 use super::people::{chosen_groups, show_link};
 use super::route::PersonAct;
 use super::visit::Shown;
+use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 
 #[derive(Template)]
@@ -20,6 +21,8 @@ struct PersonPage {
     page: Page,
     user: types::User,
     groups: Vec<types::Group>,
+    /// The keys that stopped because the user left their group.
+    stopped: Vec<types::Key>,
     path: String,
     form: Form,
     once: String,
@@ -48,12 +51,29 @@ async fn show_with(
     let template = PersonPage {
         page: desk.page("people"),
         path: format!("/people/{}", user.id),
+        stopped: stopped(desk, &user).await?,
         form: form.unwrap_or_else(as_it_is),
         once: desk.issue_once()?,
         groups,
         user,
     };
     Ok(rendered(status, &template))
+}
+
+/// Enough for a page: the list of keys has all of them.
+const MOST_STOPPED: i64 = 100;
+
+async fn stopped(desk: &Desk<'_>, user: &types::User) -> Result<Vec<types::Key>, Failure> {
+    let query = ListKeysQuery {
+        before: None,
+        group: None,
+        limit: types::PageLimit::new(MOST_STOPPED).ok(),
+        search: None,
+        state: Some(types::KeyState::Disabled),
+        user: Some(user.id.clone()),
+    };
+    let disabled = desk.console().list_keys(desk.actor()?, &query).await?.data;
+    Ok(disabled.into_iter().filter(|key| key.locked == Some(types::KeyLock::LeftGroup)).collect())
 }
 
 /// Does something to a user.

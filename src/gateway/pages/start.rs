@@ -29,17 +29,11 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
     let own = desk.actor()?.user().map(|user| user.id.to_string());
     let keys = ListKeysQuery { before: None, group: None, limit: one, search: None, state: None, user: own.clone() };
     let key = desk.console().list_keys(desk.actor()?, &keys).await?.data.into_iter().next();
-    let records = ListRecordsQuery {
-        before: None,
-        group: None,
-        key: None,
-        limit: one,
-        since: None,
-        state: Some(types::RecordState::Succeeded),
-        until: None,
-        user: own,
-    };
-    let record = desk.console().list_records(desk.actor()?, &records).await?.data.into_iter().next();
+    let mut record = newest(desk, own, None).await?;
+    if let (None, Some(key)) = (&record, &key) {
+        // The first key may have been used before it belonged to anybody.
+        record = newest(desk, None, Some(key.id.clone())).await?;
+    }
     let done = match (&key, &record) {
         (_, Some(_)) => 3,
         (Some(_), None) => 1,
@@ -48,4 +42,19 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
     let mut examples = examples(desk.home, None);
     examples.truncate(1);
     Ok(rendered(StatusCode::OK, &StartPage { page: desk.page("start"), key, record, done, examples }))
+}
+
+/// The newest image of a user or a key.
+async fn newest(desk: &Desk<'_>, user: Option<String>, key: Option<String>) -> Result<Option<types::Record>, Failure> {
+    let records = ListRecordsQuery {
+        before: None,
+        group: None,
+        key,
+        limit: types::PageLimit::new(1).ok(),
+        since: None,
+        state: Some(types::RecordState::Succeeded),
+        until: None,
+        user,
+    };
+    Ok(desk.console().list_records(desk.actor()?, &records).await?.data.into_iter().next())
 }

@@ -41,7 +41,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
         chart: Chart::of(&usage),
         download: format!("/usage.csv?{}", desk.visit.query.with("done", None)),
         is_filtered: ["key", "user", "group", "since", "until"].iter().any(|name| desk.visit.asked(name).is_some()),
-        is_empty: usage.totals.requests == 0,
+        is_empty: usage.totals.requests == 0 && usage.totals.refused == 0,
         usage,
     };
     Ok(rendered(StatusCode::OK, &template))

@@ -4,6 +4,8 @@ use super::desk::day_of;
 use super::format::{self, MaybeNumber, Moment, Number};
 use super::frame::{Page, Theme};
 use super::language::Language;
+use crate::gateway::names;
+use crate::gateway::store::UserId;
 use crate::wire::admin::types;
 
 /// What stands for a number that is not there.
@@ -17,6 +19,16 @@ fn dash() -> String {
 impl Page {
     pub(super) fn number(&self, number: impl Number) -> String {
         format::grouped(number.count())
+    }
+
+    /// Whether there is a page of this user: not if a key belonged to nobody.
+    pub(super) fn is_person(&self, user: &str) -> bool {
+        user != UserId::NOBODY
+    }
+
+    /// A name in which every letter can be seen.
+    pub(super) fn shown(&self, name: impl AsRef<str>) -> String {
+        names::shown(name.as_ref()).into_owned()
     }
 
     /// A number where there is one.
@@ -76,6 +88,22 @@ impl Page {
         }
     }
 
+    /// The state, with who alone can change it.
+    pub(super) fn key_word(&self, key: &types::Key) -> &'static str {
+        match (&key.state, &key.locked) {
+            (types::KeyState::Disabled, Some(types::KeyLock::Admin)) => "state.locked",
+            (types::KeyState::Disabled, Some(types::KeyLock::LeftGroup)) => "state.left_group",
+            (state, _) => self.key_state(state),
+        }
+    }
+
+    pub(super) fn key_lock(&self, lock: &types::KeyLock) -> &'static str {
+        match lock {
+            types::KeyLock::Admin => "key.locked",
+            types::KeyLock::LeftGroup => "key.left_group",
+        }
+    }
+
     pub(super) fn key_tone(&self, state: &types::KeyState) -> &'static str {
         match state {
             types::KeyState::Active => "good",
@@ -114,6 +142,28 @@ impl Page {
         }
     }
 
+    pub(super) fn record_reason(&self, reason: &types::RecordReason) -> &'static str {
+        match reason {
+            types::RecordReason::Filter => "reason.filter",
+            types::RecordReason::ContentRefused => "reason.content_refused",
+            types::RecordReason::UpstreamRejected => "reason.upstream_rejected",
+            types::RecordReason::Network => "reason.network",
+            types::RecordReason::Timeout => "reason.timeout",
+            types::RecordReason::Broken => "reason.broken",
+            types::RecordReason::UpstreamFailed => "reason.upstream_failed",
+            types::RecordReason::NoImageData => "reason.no_image_data",
+            types::RecordReason::DeliveryMismatch => "reason.delivery_mismatch",
+            types::RecordReason::OutcomeUnknown => "reason.outcome_unknown",
+            types::RecordReason::Quota => "reason.quota",
+            types::RecordReason::Throttled => "reason.throttled",
+            types::RecordReason::Credentials => "reason.credentials",
+            types::RecordReason::Missing => "reason.missing",
+            types::RecordReason::NoAccounts => "reason.no_accounts",
+            types::RecordReason::Unavailable => "reason.unavailable",
+            types::RecordReason::Internal => "reason.internal",
+        }
+    }
+
     pub(super) fn role(&self, role: &types::Role) -> &'static str {
         match role {
             types::Role::Admin => "role.admin",
@@ -126,6 +176,7 @@ impl Page {
             types::AccountState::Enabled => "state.enabled",
             types::AccountState::Disabled => "state.disabled",
             types::AccountState::Resting => "state.resting",
+            types::AccountState::Failing => "state.failing",
             types::AccountState::Unusable => "state.unusable",
         }
     }
@@ -133,7 +184,7 @@ impl Page {
     pub(super) fn account_tone(&self, state: &types::AccountState) -> &'static str {
         match state {
             types::AccountState::Enabled => "good",
-            types::AccountState::Resting => "warn",
+            types::AccountState::Resting | types::AccountState::Failing => "warn",
             types::AccountState::Disabled | types::AccountState::Unusable => "bad",
         }
     }

@@ -1,7 +1,9 @@
 //! Groups of keys. Those of the settings are there, and only the settings change them.
 
+use std::sync::PoisonError;
+
 use super::{People, PeopleError};
-use crate::gateway::keys::{bad_name, is_name};
+use crate::gateway::names;
 use crate::gateway::store::{Act, GroupDeleted, GroupRow};
 
 /// A group, with where it stands.
@@ -32,13 +34,11 @@ impl People {
     ///
     /// [`PeopleError::Taken`] where there is one of that name.
     pub(crate) async fn make_group(&self, act: &Act, name: &str) -> Result<Group, PeopleError> {
-        if !is_name(name) {
-            return Err(PeopleError::field("name", bad_name("group")));
-        }
+        let name = names::name(name).ok_or_else(|| PeopleError::field("name", names::bad_name("group")))?;
         if self.store.list_groups().await?.iter().any(|group| group.name == name) {
             return Err(PeopleError::Taken);
         }
-        Ok(self.group(self.store.ensure_group(act, name).await?))
+        Ok(self.group(self.store.ensure_group(act, &name).await?))
     }
 
     /// Deletes the group with that id or name.
@@ -60,7 +60,7 @@ impl People {
     }
 
     fn group(&self, row: GroupRow) -> Group {
-        let of_file = self.of_file.contains(&row.name);
+        let of_file = self.of_file.read().unwrap_or_else(PoisonError::into_inner).contains(&row.name);
         Group { row, of_file }
     }
 }

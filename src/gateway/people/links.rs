@@ -94,9 +94,9 @@ impl People {
         if self.look(token).await?.purpose != Purpose::Setup {
             return Err(PeopleError::Link);
         }
-        users::check_name(name)?;
-        passwords::check(password, name)?;
-        self.redeem(token, Some(name), password, origin).await
+        let name = users::check_name(name)?;
+        passwords::check(password, &name)?;
+        self.redeem(token, Some(&name), password, origin).await
     }
 
     /// Sets the password of whoever the link is for, ends their former sessions, and signs them in.

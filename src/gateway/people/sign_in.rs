@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::limits::Try;
 use super::{Opened, People, PeopleError};
+use crate::gateway::names;
 use crate::gateway::store::{Act, ActorKind, UserRow};
 
 /// What is known of whoever knocks.
@@ -25,9 +26,13 @@ impl People {
     ///
     /// [`PeopleError::Wrong`] whatever is wrong, [`PeopleError::Slow`] before anything is computed.
     pub(crate) async fn sign_in(&self, name: &str, password: &str, origin: &Origin) -> Result<Opened, PeopleError> {
-        let account = short(name);
+        let composed = names::composed(name);
+        let account = short(&composed);
         let tried = self.limits.begin(account, origin.address, self.clock.instant()).map_err(slow)?;
-        let user = self.store.find_user(name).await?.filter(|user| user.name == name);
+        let user = match self.user_named(name).await? {
+            None if composed != name => self.user_named(&composed).await?,
+            user => user,
+        };
         let tried = self.widen(tried, account, user.as_ref(), origin).await?;
         let act = self.act_of(user.as_ref(), origin);
         let hash = match &user {
@@ -44,6 +49,10 @@ impl People {
         }
         self.store.note_refusal(&act, user.as_ref()).await?;
         Err(PeopleError::Wrong)
+    }
+
+    async fn user_named(&self, name: &str) -> Result<Option<UserRow>, PeopleError> {
+        Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
     }
 
     async fn widen(
@@ -79,6 +88,6 @@ pub(super) fn slow(wait: Duration) -> PeopleError {
 
 /// Names are short; what is longer is counted as its beginning.
 fn short(name: &str) -> &str {
-    let end = name.char_indices().nth(crate::gateway::keys::MAX_NAME_CHARS).map_or(name.len(), |(place, _)| place);
+    let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(place, _)| place);
     &name[..end]
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use super::{Actor, Hidden, People, PeopleError};
-use crate::gateway::keys::{Secret, SecretKind, bad_name, is_name};
+use crate::gateway::keys::{Secret, SecretKind};
+use crate::gateway::names;
 use crate::gateway::store::{Act, ActorKind, AdminTokenRow, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
 /// How fresh it is kept when a token was last used.
@@ -27,9 +28,7 @@ impl People {
         name: &str,
         expires_at: Option<Timestamp>,
     ) -> Result<(AdminTokenRow, Hidden), PeopleError> {
-        if !is_name(name) {
-            return Err(PeopleError::field("name", bad_name("token")));
-        }
+        let name = names::name(name).ok_or_else(|| PeopleError::field("name", names::bad_name("token")))?;
         if expires_at.is_some_and(|end| end <= act.at || end > Timestamp::LAST) {
             return Err(PeopleError::field("expires_at", "the end of the token must lie in the future"));
         }
@@ -40,7 +39,7 @@ impl People {
         let token = AdminTokenRow {
             id: TokenId::random()?,
             public_id: secret.public_id(),
-            name: name.to_owned(),
+            name,
             user: user.id.clone(),
             user_name: user.name.clone(),
             created_at: act.at,

@@ -2,13 +2,16 @@
 
 use super::links::{INVITATION, RESET};
 use super::{Actor, OneTime, People, PeopleError};
-use crate::gateway::keys::{bad_name, is_name};
+use crate::gateway::names;
 use crate::gateway::store::{
-    Act, NewUser, Page, Purpose, Role, StoreError, UserChange, UserChanged, UserFilter, UserRow,
+    Act, KeyRow, NewUser, Page, Purpose, Role, StoreError, UserChange, UserChanged, UserFilter, UserRow,
 };
 
 /// What ids of users begin with. A name that did could be taken for one.
 const ID: &str = "usr_";
+
+/// Among so many admins two who can sign in are found.
+const MOST_ADMINS: u32 = 1000;
 
 // === impl People ===
 
@@ -26,14 +29,14 @@ impl People {
         role: Role,
         groups: &[String],
     ) -> Result<(UserRow, OneTime), PeopleError> {
-        check_name(name)?;
+        let name = check_name(name)?;
         let (link, one_time) = self.new_link(Purpose::Invitation, INVITATION)?;
-        let new = NewUser { name: name.to_owned(), role, groups: groups.to_vec() };
+        let new = NewUser { name, role, groups: groups.to_vec() };
         let invited = self.store.invite_user(act, &new, &link).await.map_err(|error| match error {
             StoreError::Conflict => PeopleError::Taken,
             error => error.into(),
         })?;
-        Ok((changed(invited)?, one_time))
+        Ok((changed(invited)?.0, one_time))
     }
 
     /// Makes the link that lets a user choose another password. The one they have stays good until then.
@@ -85,8 +88,11 @@ impl People {
     ///
     /// [`PeopleError::Field`] for a name that cannot be used.
     pub(crate) async fn ensure(&self, act: &Act, name: &str) -> Result<UserRow, PeopleError> {
-        check_name(name)?;
-        Ok(self.store.ensure_user(act, name).await?)
+        // One whose name was stored before the rules for names is still found.
+        match self.store.find_user(name).await?.filter(|user| user.name == name) {
+            Some(user) => Ok(user),
+            None => Ok(self.store.ensure_user(act, &check_name(name)?).await?),
+        }
     }
 
     /// Changes a user.
@@ -109,25 +115,57 @@ impl People {
         handle: &str,
         changes: &[UserChange],
     ) -> Result<UserRow, PeopleError> {
+        Ok(self.change_with_keys(act, handle, changes).await?.0)
+    }
+
+    /// The same, with the keys that were disabled because the user left their group.
+    ///
+    /// # Errors
+    ///
+    /// As for one.
+    pub(crate) async fn change_with_keys(
+        &self,
+        act: &Act,
+        handle: &str,
+        changes: &[UserChange],
+    ) -> Result<(UserRow, Vec<KeyRow>), PeopleError> {
         changed(self.store.change_user(act, handle, changes).await?)
+    }
+
+    /// The owner of a key for which a command names none: nobody before there is an admin, and afterwards the only admin.
+    ///
+    /// # Errors
+    ///
+    /// [`PeopleError::Field`] if there are several admins.
+    pub(crate) async fn default_owner(&self) -> Result<UserRow, PeopleError> {
+        if !self.store.is_set_up().await? {
+            return Ok(UserRow::nobody());
+        }
+        let filter = UserFilter { role: Some(Role::Admin), limit: MOST_ADMINS, ..UserFilter::default() };
+        let admins = self.store.page_users(&filter).await?.items;
+        let mut admins = admins.into_iter().filter(|user| user.has_password && user.disabled_at.is_none());
+        match (admins.next(), admins.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(PeopleError::field("user", "there is more than one admin: say with --user whose key it is")),
+        }
     }
 }
 
-fn changed(changed: UserChanged) -> Result<UserRow, PeopleError> {
+fn changed(changed: UserChanged) -> Result<(UserRow, Vec<KeyRow>), PeopleError> {
     match changed {
-        UserChanged::Done(user) => Ok(user),
+        UserChanged::Done(user, keys) => Ok((user, keys)),
         UserChanged::Unknown => Err(PeopleError::Unknown),
         UserChanged::LastAdmin => Err(PeopleError::LastAdmin),
         UserChanged::NoGroup(name) => Err(PeopleError::field("groups", format!("there is no group {name}"))),
     }
 }
 
-pub(super) fn check_name(name: &str) -> Result<(), PeopleError> {
-    if !is_name(name) {
-        return Err(PeopleError::field("name", bad_name("user")));
-    }
+/// The name as it is stored.
+pub(super) fn check_name(name: &str) -> Result<String, PeopleError> {
+    let checked = names::person(name);
+    let name = checked.map_err(|why| PeopleError::field("name", names::bad_because("user", why)))?;
     if name.starts_with(ID) {
         return Err(PeopleError::field("name", format!("the name of the user must not begin with {ID}, as ids do")));
     }
-    Ok(())
+    Ok(name)
 }

@@ -8,10 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::course::Course;
 use super::prove::Proven;
 use super::rewrite::Summary;
+use super::taking::Taking;
 use super::tap::{Broken, Step};
 use crate::tables::HEARTBEAT_SECONDS;
 
@@ -43,7 +45,12 @@ pub(crate) struct RelayBody {
     /// The error as an event, in the words of the contract.
     error: String,
     heartbeat: Pin<Box<Sleep>>,
+    /// Resolves when the answer must end because the process does.
+    cutoff: Option<Cutoff>,
+    taking: Taking,
 }
+
+type Cutoff = Pin<Box<WaitForCancellationFutureOwned>>;
 
 enum State {
     Relaying(Course),
@@ -69,7 +76,15 @@ impl RelayBody {
             on_end: Some(on_end),
             error,
             heartbeat: Box::pin(tokio::time::sleep(first)),
+            cutoff: None,
+            taking: Taking::default(),
         }
+    }
+
+    /// The same body, which breaks off when this is cancelled: with an event in a stream, otherwise in the transfer.
+    pub(crate) fn until(mut self, cutoff: &CancellationToken) -> Self {
+        self.cutoff = Some(Box::pin(cutoff.clone().cancelled_owned()));
+        self
     }
 
     fn close(&mut self, ending: Ending, summary: Summary, last: Result<Bytes, Broken>) {
@@ -80,9 +95,41 @@ impl RelayBody {
         self.state = State::Closing(closing, last);
     }
 
+    /// The caller comes back: that was no time of the upstream's. Whether it comes back fast enough.
+    fn come_back(&mut self) -> bool {
+        let (away, enough) = self.taking.come_back(Instant::now());
+        if let State::Relaying(course) = &mut self.state {
+            course.postpone(away);
+            return enough;
+        }
+        true
+    }
+
+    /// Goes on without the caller. Of images that a `slow` one asked for all is read, for their tokens stand last.
+    fn leave(&mut self, slow: bool) {
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        match (state, self.on_end.take()) {
+            (State::Relaying(course), Some(on_end)) if course.streams() && !(slow && course.draws()) => {
+                let summary = course.summary();
+                // Dropping it closes the upstream's connection, now.
+                drop(course);
+                alone(on_end(Ending::Left, summary));
+            }
+            (State::Relaying(course), Some(on_end)) => alone(Box::pin(finish(course, self.cutoff.take(), on_end))),
+            // The upstream is done. A record that is being closed must not be cut short with the caller's leaving.
+            (State::Closing(closing, _), _) => alone(closing),
+            (State::Relaying(_) | State::Ended, _) => {}
+        }
+    }
+
     /// One look at the upstream: whether there is something new to look at here.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let State::Relaying(course) = &mut self.state else { return Poll::Ready(()) };
+        if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {
+            let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(Broken::Cutoff));
+            self.close(Ending::Broken(Broken::Cutoff), summary, last);
+            return Poll::Ready(());
+        }
         match course.poll_step(cx) {
             Poll::Ready(Ok(Step::Pieces(pieces))) => {
                 if !pieces.is_empty() {
@@ -111,8 +158,15 @@ impl Body for RelayBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = &mut *self;
+        if !this.come_back() {
+            tracing::warn!("a caller takes its answer too slowly: the rest is read without it");
+            this.queue.clear();
+            this.leave(true);
+            return Poll::Ready(Some(Err(Broken::Slow)));
+        }
         loop {
             if let Some(piece) = this.queue.pop_front() {
+                this.taking.hand_over(piece.len(), Instant::now());
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             match &mut this.state {
@@ -135,30 +189,34 @@ impl Body for RelayBody {
 
 impl Drop for RelayBody {
     fn drop(&mut self) {
-        let state = std::mem::replace(&mut self.state, State::Ended);
-        match (state, self.on_end.take()) {
-            (State::Relaying(course), Some(on_end)) if course.streams() => {
-                let summary = course.summary();
-                // Dropping it closes the upstream's connection, now.
-                drop(course);
-                alone(on_end(Ending::Left, summary));
-            }
-            (State::Relaying(course), Some(on_end)) => alone(Box::pin(finish(course, on_end))),
-            // The upstream is done. A record that is being closed must not be cut short with the caller's leaving.
-            (State::Closing(closing, _), _) => alone(closing),
-            (State::Relaying(_) | State::Ended, _) => {}
-        }
+        self.leave(false);
     }
 }
 
 /// Reads an answer to its end for nobody, so that its tokens are known.
-async fn finish(mut course: Course, on_end: OnEnd) {
-    let (ending, summary) = loop {
-        match std::future::poll_fn(|cx| course.poll_step(cx)).await {
-            Ok(Step::Pieces(_)) => {}
-            Ok(Step::End(_, summary)) => break (Ending::Left, summary),
-            Err(broken) => break (Ending::Broken(broken), course.summary()),
+async fn finish(mut course: Course, cutoff: Option<Cutoff>, on_end: OnEnd) {
+    let cutoff = async move {
+        match cutoff {
+            Some(cutoff) => cutoff.await,
+            None => std::future::pending().await,
         }
+    };
+    let read = async {
+        loop {
+            match std::future::poll_fn(|cx| course.poll_step(cx)).await {
+                Ok(Step::Pieces(_)) => {}
+                Ok(Step::End(_, summary)) => break Ok(summary),
+                Err(broken) => break Err(broken),
+            }
+        }
+    };
+    let read = tokio::select! {
+        read = read => read,
+        () = cutoff => Err(Broken::Cutoff),
+    };
+    let (ending, summary) = match read {
+        Ok(summary) => (Ending::Left, summary),
+        Err(broken) => (Ending::Broken(broken), course.summary()),
     };
     on_end(ending, summary).await;
 }
@@ -171,3 +229,6 @@ fn alone(work: Closing) {
         drop(runtime.spawn(work));
     }
 }
+
+#[cfg(test)]
+mod tests;

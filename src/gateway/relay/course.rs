@@ -1,6 +1,7 @@
 //! The way of an answer from the upstream to the caller: written anew around its images, or passed on as it is.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -47,6 +48,15 @@ impl Course {
     /// Reads once: how many bytes, or `None` at the end of the body. The end is told again whenever it is asked for.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
         either!(self, poll_read(cx), Poll::Ready(Ok(None)))
+    }
+
+    /// The caller took so long to come back for more: the upstream has that much longer.
+    pub(super) fn postpone(&mut self, by: Duration) {
+        match self {
+            Self::Images(course) => course.intake.postpone(by),
+            Self::Response(course) => course.intake.postpone(by),
+            Self::Gathered(_) => {}
+        }
     }
 
     /// What the answer held so far.
@@ -101,6 +111,11 @@ impl Course {
             Self::Images(course) => course.take_members(),
             Self::Response(_) | Self::Gathered(_) => Map::new(),
         }
+    }
+
+    /// Whether all of it is images, and soon over.
+    pub(super) const fn draws(&self) -> bool {
+        !matches!(self, Self::Response(_))
     }
 
     /// Whether the caller gets events.

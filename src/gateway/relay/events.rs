@@ -119,7 +119,7 @@ impl Events {
     /// What the answer held so far.
     pub(super) fn summary(&self) -> Summary {
         let usage = self.usage.or_else(|| self.members.get("usage").and_then(fill::usage));
-        Summary { delivered: self.done.into_iter().collect(), usage }
+        Summary { delivered: self.done.into_iter().collect(), usage, response_id: None }
     }
 
     /// What goes out when the answer breaks off: the frame that has begun becomes one that every client takes for an

@@ -52,9 +52,10 @@ pub(super) struct Gathered {
 
 /// Reads an answer of one image to its end, onto the disk. It is read to its end also where the disk does not take it: the
 /// tokens come last, and they were paid for.
-pub(crate) async fn keep(proven: Proven, mut writer: Writer) -> Result<Kept, Unkept> {
+pub(crate) async fn keep(proven: Proven, writer: Writer) -> Result<Kept, Unkept> {
     let mut course = proven.course;
     let mut full = None;
+    let mut writer = Some(writer);
     loop {
         let step = std::future::poll_fn(|cx| course.poll_step(cx)).await;
         let step = step.map_err(|broken| match full {
@@ -66,15 +67,17 @@ pub(crate) async fn keep(proven: Proven, mut writer: Writer) -> Result<Kept, Unk
             Step::End(tail, summary) => (vec![tail], Some(summary)),
         };
         for piece in pieces {
-            full = full.or_else(|| writer.write(&piece).err().map(|error| error.kind()));
-        }
-        match (summary, full) {
-            (None, _) => {}
-            (Some(summary), Some(kind)) => return Err(Unkept::Disk(kind, summary.usage)),
-            (Some(summary), None) => {
-                return Ok(Kept { element: writer.finish(), members: course.take_members(), summary });
+            let Some(open) = writer.take() else { break };
+            match open.append(piece).await {
+                Ok(open) => writer = Some(open),
+                Err(error) => full = Some(error.kind()),
             }
         }
+        let Some(summary) = summary else { continue };
+        let Some(writer) = writer.take() else {
+            return Err(Unkept::Disk(full.unwrap_or(io::ErrorKind::Other), summary.usage));
+        };
+        return Ok(Kept { element: writer.finish(), members: course.take_members(), summary });
     }
 }
 
@@ -82,7 +85,7 @@ pub(crate) async fn keep(proven: Proven, mut writer: Writer) -> Result<Kept, Unk
 pub(crate) fn gather(images: Vec<Kept>, asked: Asked, lost: Option<Usage>) -> Proven {
     let charged = images.iter().map(|image| image.summary.usage).fold(lost, sum);
     let delivered = images.iter().flat_map(|image| image.summary.delivered.iter().copied()).collect();
-    let summary = Summary { delivered, usage: charged };
+    let summary = Summary { delivered, usage: charged, response_id: None };
     Proven { course: Course::Gathered(Box::new(Gathered { asked, images, summary, at: 0, offset: 0 })) }
 }
 

@@ -88,11 +88,20 @@ impl Intake {
         if !self.pace.suffices(data.len() as u64, Instant::now()) {
             return Poll::Ready(Err(Broken::Timeout));
         }
-        // A caller who reads slowly keeps data ready for ever: the timer alone would never be asked.
+        // An upstream that always has more never lets the timer be asked.
         if Instant::now() >= self.limits.until {
             return Poll::Ready(Err(Broken::Timeout));
         }
         Poll::Ready(Ok(Some(data)))
+    }
+
+    /// The caller took so long to come back: that time is not the upstream's.
+    pub(super) fn postpone(&mut self, by: Duration) {
+        self.limits.until += by;
+        if self.waiting {
+            let at = self.timer.deadline() + by;
+            self.timer.as_mut().reset(at);
+        }
     }
 
     /// Something came that shows that the upstream works; its own heartbeat does not.

@@ -40,7 +40,7 @@ const SIGN_AFTER: Duration = Duration::from_secs(IMAGE_CALL_HEARTBEAT_SECONDS);
 /// A response between the upstream and the caller.
 #[derive(Debug)]
 pub(super) struct Pass {
-    intake: Intake,
+    pub(super) intake: Intake,
     input: Input,
     notes: Notes,
     /// What can go out.

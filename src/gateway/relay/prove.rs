@@ -99,8 +99,8 @@ async fn seek(course: &mut Course) -> Result<(), NoProof> {
             Err(Broken::Malformed(_) | Broken::Unfinished | Broken::Endless | Broken::Lost) => {
                 return Err(NoProof::Malformed);
             }
-            Err(Broken::Connection) => return Err(NoProof::Broken),
-            Err(Broken::Timeout) => return Err(NoProof::Timeout),
+            Err(Broken::Connection | Broken::Cutoff) => return Err(NoProof::Broken),
+            Err(Broken::Timeout | Broken::Slow) => return Err(NoProof::Timeout),
         }
     }
 }

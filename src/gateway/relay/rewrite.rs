@@ -42,6 +42,8 @@ pub(crate) struct Summary {
     pub(crate) delivered: Vec<Option<Facts>>,
     /// The token counts, where the upstream reported any that can be read.
     pub(crate) usage: Option<Usage>,
+    /// The id of a response, where it has one.
+    pub(crate) response_id: Option<String>,
 }
 
 // === impl Rewrite ===
@@ -117,7 +119,9 @@ impl Rewrite {
 
     /// What the answer held so far.
     pub(super) fn summary(&self) -> Summary {
-        Summary { delivered: self.delivered.clone(), usage: self.members.get("usage").and_then(fill::usage) }
+        let usage = self.members.get("usage").and_then(fill::usage);
+        // An id in an answer of images names nothing that a later request could go on from.
+        Summary { delivered: self.delivered.clone(), usage, response_id: None }
     }
 
     /// More images than were asked for are not passed on, and of events only the final ones.

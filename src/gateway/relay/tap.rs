@@ -46,8 +46,12 @@ pub(crate) enum Broken {
     Endless,
     #[error("the upstream's events ended before the final image")]
     Unfinished,
+    #[error("the caller takes the answer too slowly")]
+    Slow,
     #[error("an image that was kept here cannot be read back")]
     Lost,
+    #[error("the gateway stopped before the upstream's answer was complete")]
+    Cutoff,
 }
 
 /// Keeps the lexer's word private to this room.
@@ -77,7 +81,7 @@ pub(super) enum Step {
 /// The upstream's body with everything behind it.
 #[derive(Debug)]
 pub(super) struct Tap {
-    intake: Intake,
+    pub(super) intake: Intake,
     input: Input,
     output: Output,
     /// How the body ended, once it has: it is not asked again.

@@ -1,5 +1,7 @@
 //! The relay against scripted answers: what goes out, byte for byte, and how it ends.
 
+mod frame_sizes;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,8 +41,8 @@ fn broken(body: &str) -> ReplyBody {
 }
 
 fn limits() -> Limits {
-    let seconds = Duration::from_secs;
-    Limits { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) }
+    let [idle, event_idle, most] = [60, 150, 360].map(Duration::from_secs);
+    Limits { idle, event_idle, until: Instant::now() + most }
 }
 
 type Told = Arc<Mutex<Vec<(Ending, Summary)>>>;
@@ -152,15 +154,8 @@ async fn the_record_is_closed_before_the_last_byte() {
         .await
         .expect("an image");
     let (closed, closing) = tokio::sync::oneshot::channel::<()>();
-    let mut body = RelayBody::new(
-        proven,
-        ERROR.to_owned(),
-        Box::new(move |_, _| {
-            Box::pin(async {
-                let _ = closing.await;
-            })
-        }),
-    );
+    let mut body =
+        RelayBody::new(proven, ERROR.to_owned(), Box::new(move |_, _| Box::pin(async { drop(closing.await) })));
     let mut seen = Vec::new();
     let waiting = tokio::time::timeout(Duration::from_millis(50), async {
         while let Some(frame) = body.frame().await {
@@ -211,7 +206,6 @@ fn silent() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
     (writer, ReplyBody::Channel(reader))
 }
 
-// === events ===
 fn streaming(partials: u32) -> Asked {
     Asked { partials, stream: true, ..asked(1) }
 }
@@ -377,7 +371,7 @@ async fn an_upstream_that_only_sends_heartbeats_is_given_up() {
     let begun = Instant::now();
     body.collect().await.expect("a stream never breaks");
     assert_eq!(begun.elapsed().as_secs(), 150);
-    assert_eq!(told.lock().unwrap()[0].0, Ending::Broken(tap::Broken::Timeout));
+    assert_eq!(told.lock().unwrap()[0].0, Ending::Broken(Broken::Timeout));
     beats.abort();
 }
 

@@ -9,39 +9,51 @@ use super::fingerprint::{Digest, digest};
 use super::follower::Follower;
 use super::orphans::{Candidate, Orphans, Standing};
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::Job;
+use crate::gateway::rules::SharedTask;
 
-/// How long a job that has its caller still is watched: a retry may be quicker than the news that the caller left.
+/// How long a job that has its caller still is watched before it is joined: a retry may be quicker than the news that
+/// the caller left, and an orphan is nobody else's.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// An orphan of the same request, or an end that is remembered; `None` where the retry must run anew.
-pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, job: &Arc<Job>) -> Option<Follower> {
+/// An orphan of the same request, one that still has its caller, or an end that is remembered; `None` where the retry
+/// must run anew.
+pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &SharedTask) -> Option<Follower> {
     let mut changes = orphans.changes();
     let until = Instant::now() + GRACE;
-    let mut wanted = None;
+    let (mut wanted, mut hold) = (None, None);
     loop {
         changes.borrow_and_update();
-        let same = same(orphans, caller, job, &mut wanted).await;
+        let mut same = same(orphans, caller, task, &mut wanted).await;
+        // Of several the one with the fewest retries, then the oldest: of as many retries as jobs each gets one.
+        same.sort_by_key(|candidate| (candidate.retries, candidate.place.1));
         let of = |standing| same.iter().filter(move |candidate| candidate.standing == standing);
-        if let Some(follower) = of(Standing::Orphan).find_map(|candidate| orphans.take(candidate.place)) {
+        if let Some(follower) = of(Standing::Orphan).find_map(|candidate| orphans.follow(candidate.place)) {
             return Some(follower);
         }
-        let pending = same.iter().any(|candidate| candidate.standing != Standing::Remembered);
-        if !pending || Instant::now() >= until {
-            return of(Standing::Remembered).find_map(|candidate| orphans.recall(candidate.place));
+        let over = Instant::now() >= until;
+        if over && let Some(follower) = of(Standing::Attended).find_map(|candidate| orphans.follow(candidate.place)) {
+            return Some(follower);
         }
+        if over || of(Standing::Attended).next().is_none() {
+            let remembered = of(Standing::Remembered).find_map(|candidate| orphans.recall(candidate.place));
+            // It runs and cannot be followed: parts of its answer are gone already.
+            let lost = over && of(Standing::Attended).next().is_some();
+            return remembered.or_else(|| lost.then(Orphans::unknown));
+        }
+        // Whoever has it meanwhile, it is there when the grace is over.
+        hold = hold.or_else(|| of(Standing::Attended).find_map(|candidate| orphans.hold(candidate.place)));
         // Whether it changed or the grace is over is seen by looking.
         let _ = timeout_at(until, changes.changed()).await;
     }
 }
 
 /// Who really is the same request. Files are read only where everything else fits, and once.
-async fn same(orphans: &Orphans, caller: &Caller, job: &Arc<Job>, wanted: &mut Option<Digest>) -> Vec<Candidate> {
+async fn same(orphans: &Orphans, caller: &Caller, task: &SharedTask, wanted: &mut Option<Digest>) -> Vec<Candidate> {
     let mut same = Vec::new();
-    for candidate in orphans.candidates(caller, job) {
+    for candidate in orphans.candidates(caller, task) {
         let wanted = match wanted {
             Some(wanted) => *wanted,
-            None => match digest(job).await {
+            None => match digest(task).await {
                 Ok(digest) => *wanted.insert(digest),
                 Err(error) => {
                     tracing::error!(%error, "the files of a retry cannot be read, so it runs anew");

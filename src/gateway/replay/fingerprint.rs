@@ -3,16 +3,16 @@
 
 use std::hash::BuildHasher as _;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::hmac;
 use tokio::sync::OnceCell;
 
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::Job;
-use crate::gateway::spool::Upload;
-use crate::image::Source as _;
+use crate::gateway::rules::{Job, SharedTask};
+use crate::gateway::spool::Kept;
+use crate::image::Source;
 
 /// A hash of a whole request.
 pub(super) type Digest = [u8; 32];
@@ -20,47 +20,64 @@ pub(super) type Digest = [u8; 32];
 /// So much of a file is read at once.
 const PIECE: usize = 256 * 1024;
 
-/// The digest of a job, worked out when somebody asks, with the job as long as that has not happened.
+/// The digest of a task, worked out when somebody asks, with the task as long as that has not happened.
 pub(super) struct Identity {
-    job: Mutex<Option<Arc<Job>>>,
+    task: Mutex<Option<SharedTask>>,
     digest: OnceCell<Digest>,
 }
 
-/// SHA-256 of operation, fields and files. The files are read on a thread that may wait.
+/// SHA-256 of operation, fields and files, or of the body of a request for a response. Files are read on a thread that
+/// may wait.
 ///
 /// # Errors
 ///
 /// Where a file cannot be read.
-pub(crate) async fn digest(job: &Arc<Job>) -> io::Result<Digest> {
-    if job.material().is_none() {
-        return digest_here(job);
+pub(super) async fn digest(task: &SharedTask) -> io::Result<Digest> {
+    if is_in_memory(task) {
+        return digest_here(task);
     }
-    let job = Arc::clone(job);
-    tokio::task::spawn_blocking(move || digest_here(&job)).await.map_err(io::Error::other)?
+    let task = task.clone();
+    tokio::task::spawn_blocking(move || digest_here(&task)).await.map_err(io::Error::other)?
 }
 
-fn digest_here(job: &Job) -> io::Result<Digest> {
+/// Whether no file must be read for the digest.
+pub(super) fn is_in_memory(task: &SharedTask) -> bool {
+    match task {
+        SharedTask::Images(job) => job.material().is_none(),
+        SharedTask::Response(job) => matches!(job.body(), Kept::Memory(_)),
+    }
+}
+
+fn digest_here(task: &SharedTask) -> io::Result<Digest> {
     let mut context = Context::new(&SHA256);
     part(&mut context, b"imagate job v1");
-    part(&mut context, job.operation().as_bytes());
+    part(&mut context, task.operation().as_bytes());
+    match task {
+        SharedTask::Images(job) => images(&mut context, job)?,
+        SharedTask::Response(job) => file(&mut context, job.body())?,
+    }
+    if let Some(turn) = task.turn() {
+        part(&mut context, turn.as_bytes());
+    }
+    Ok(bytes(context.finish().as_ref()))
+}
+
+fn images(context: &mut Context, job: &Job) -> io::Result<()> {
     // Sorted here too: what order a map of JSON has depends on the features of a crate.
     let mut fields: Vec<_> = job.fields().iter().collect();
     fields.sort_unstable_by_key(|(name, _)| *name);
     context.update(&(fields.len() as u64).to_be_bytes());
     for (name, value) in fields {
-        part(&mut context, name.as_bytes());
-        part(&mut context, value.to_string().as_bytes());
+        part(context, name.as_bytes());
+        part(context, value.to_string().as_bytes());
     }
     if let Some(material) = job.material() {
         context.update(&(material.images.len() as u64).to_be_bytes());
         for upload in material.images.iter().chain(&material.mask) {
-            file(&mut context, upload)?;
+            file(context, &*upload.file)?;
         }
     }
-    if let Some(turn) = job.turn() {
-        part(&mut context, turn.as_bytes());
-    }
-    Ok(bytes(context.finish().as_ref()))
+    Ok(())
 }
 
 /// Each part says how long it is, so that no two lists of parts look alike.
@@ -69,13 +86,13 @@ fn part(context: &mut Context, bytes: &[u8]) {
     context.update(bytes);
 }
 
-fn file(context: &mut Context, upload: &Upload) -> io::Result<()> {
-    let length = upload.file.len();
+fn file(context: &mut Context, file: &dyn Source) -> io::Result<()> {
+    let length = file.len();
     context.update(&length.to_be_bytes());
     let mut piece = vec![0; PIECE.min(usize::try_from(length).unwrap_or(PIECE))];
     let mut at = 0;
     while at < length {
-        match upload.file.read_at(at, &mut piece)? {
+        match file.read_at(at, &mut piece)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 context.update(&piece[..count]);
@@ -109,32 +126,38 @@ pub(super) fn locked(digest: &Digest, idempotency_key: &str) -> Digest {
 }
 
 /// A cheap hash that is the same where the digest is: who differs here need not read files.
-pub(super) fn rough(hasher: &std::hash::RandomState, job: &Job) -> u64 {
-    let lengths: Vec<u64> = job.material().map_or_else(Vec::new, |material| {
-        material.images.iter().chain(&material.mask).map(|upload| upload.file.len()).collect()
-    });
-    hasher.hash_one((job.operation(), job.fields(), lengths, job.turn()))
+pub(super) fn rough(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
+    let known = (task.operation(), task.turn());
+    match task {
+        SharedTask::Images(job) => {
+            let lengths: Vec<u64> = job.material().map_or_else(Vec::new, |material| {
+                material.images.iter().chain(&material.mask).map(|upload| upload.file.len()).collect()
+            });
+            hasher.hash_one((known, job.fields(), lengths))
+        }
+        SharedTask::Response(job) => hasher.hash_one((known, job.model(), job.body().len())),
+    }
 }
 
 // === impl Identity ===
 
 impl Identity {
-    pub(super) fn of(job: &Arc<Job>) -> Self {
-        Self { job: Mutex::new(Some(Arc::clone(job))), digest: OnceCell::new() }
+    pub(super) fn of(task: SharedTask) -> Self {
+        Self { task: Mutex::new(Some(task)), digest: OnceCell::new() }
     }
 
-    /// The digest. After the first time the job, and its files with it, is let go.
+    /// The digest. After the first time the task, and its files with it, is let go.
     ///
     /// # Errors
     ///
     /// Where a file cannot be read.
     pub(super) async fn digest(&self) -> io::Result<Digest> {
         let digest = self.digest.get_or_try_init(|| async {
-            let job = self.job.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            digest(&job.ok_or(io::ErrorKind::NotFound)?).await
+            let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            digest(&task.ok_or(io::ErrorKind::NotFound)?).await
         });
         let digest = *digest.await?;
-        self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(digest)
     }
 }
@@ -147,7 +170,7 @@ mod tests {
     use crate::gateway::rules::generation;
 
     async fn of(body: &str) -> Digest {
-        digest(&Arc::new(generation(body.as_bytes(), Utc::now()).unwrap())).await.unwrap()
+        digest(&generation(body.as_bytes(), Utc::now()).unwrap().into()).await.unwrap()
     }
 
     #[tokio::test]
@@ -163,7 +186,7 @@ mod tests {
     async fn the_same_request_in_another_turn_of_an_agent_is_another_one() {
         let job = |turn: Option<&str>| {
             let job = generation(br#"{"model":"gpt-image-2","prompt":"red"}"#, Utc::now()).unwrap();
-            Arc::new(job.within(turn.map(str::to_owned)))
+            SharedTask::from(job.within(turn.map(str::to_owned)))
         };
         let hasher = std::hash::RandomState::new();
         for (one, other, same) in

@@ -1,11 +1,13 @@
 //! Reads an answer: one that is being written, or one that was.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::task::JoinHandle;
 
 use super::head::Head;
 use super::tape::{Found, Tape};
@@ -20,6 +22,8 @@ pub(crate) struct Follower {
     tape: Arc<Tape>,
     seat: u64,
     ended: bool,
+    /// A frame that is being read on a thread that may wait, and how much of it was read before.
+    reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
     /// Told at the end whether everything was read.
     on_leave: Option<OnLeave>,
 }
@@ -31,13 +35,24 @@ pub(super) type OnLeave = Box<dyn FnOnce(bool) + Send + Sync>;
 
 impl Follower {
     pub(super) fn of(tape: &Arc<Tape>) -> Self {
-        Self { tape: Arc::clone(tape), seat: tape.sit(), ended: false, on_leave: None }
+        Self { tape: Arc::clone(tape), seat: tape.sit(), ended: false, reading: None, on_leave: None }
     }
 
     pub(super) fn told(tape: &Arc<Tape>, on_leave: OnLeave) -> Self {
         let mut follower = Self::of(tape);
         follower.on_leave = Some(on_leave);
         follower
+    }
+
+    fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, Broken> {
+        let frame = frame.map_err(|error| {
+            tracing::error!(%error, "a kept answer cannot be read");
+            self.ended = true;
+            Broken
+        })?;
+        let bytes = Bytes::from(frame).split_off(skip);
+        self.tape.advance(self.seat, bytes.len());
+        Ok(Frame::data(bytes))
     }
 
     /// Waits for the head.
@@ -58,30 +73,28 @@ impl Body for Follower {
         if self.ended {
             return Poll::Ready(None);
         }
-        let bytes = match ready!(self.tape.poll_next(cx, self.seat)) {
-            Found::Bytes(bytes) => bytes,
-            Found::Frame { frames, number, length, skip } => match frames.read(number, length) {
-                Ok(frame) => {
-                    let bytes = Bytes::from(frame).split_off(skip);
-                    self.tape.advance(self.seat, bytes.len());
-                    bytes
+        loop {
+            if let Some((reading, skip)) = &mut self.reading {
+                let (frame, skip) = (ready!(Pin::new(reading).poll(cx)), *skip);
+                self.reading = None;
+                return Poll::Ready(Some(self.take_frame(frame.map_err(io::Error::other).flatten(), skip)));
+            }
+            match ready!(self.tape.poll_next(cx, self.seat)) {
+                Found::Bytes(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Found::Frame { frames, number, length, skip } => {
+                    let reading = tokio::task::spawn_blocking(move || frames.read(number, length));
+                    self.reading = Some((reading, skip));
                 }
-                Err(error) => {
-                    tracing::error!(%error, "a kept answer cannot be read");
+                Found::End => {
+                    self.ended = true;
+                    return Poll::Ready(None);
+                }
+                Found::Gone => {
                     self.ended = true;
                     return Poll::Ready(Some(Err(Broken)));
                 }
-            },
-            Found::End => {
-                self.ended = true;
-                return Poll::Ready(None);
             }
-            Found::Gone => {
-                self.ended = true;
-                return Poll::Ready(Some(Err(Broken)));
-            }
-        };
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
+        }
     }
 
     fn is_end_stream(&self) -> bool {

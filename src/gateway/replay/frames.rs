@@ -7,9 +7,11 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
+use super::shelf::PART;
 use crate::gateway::spool::at;
 
 /// Bytes of a frame before it is sealed. A reader holds one of them.
@@ -28,6 +30,8 @@ pub(super) struct Frames {
     key: LessSafeKey,
     /// A file without a name goes with its last reader.
     path: Option<PathBuf>,
+    /// It has its name; before that its name says that it is not whole.
+    whole: AtomicBool,
 }
 
 // === impl FileKey ===
@@ -73,7 +77,7 @@ impl fmt::Debug for FileKey {
 // === impl Frames ===
 
 impl Frames {
-    /// A new file that only its owner can read, and its key.
+    /// A new file that only its owner can read, and its key. It gets this name when it is whole.
     pub(super) fn create(path: PathBuf) -> io::Result<(Self, FileKey)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -81,12 +85,14 @@ impl Frames {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let key = FileKey::random()?;
         let cipher = key.cipher()?;
-        Ok((Self { file: options.open(&path)?, key: cipher, path: Some(path) }, key))
+        let file = options.open(unfinished(&path))?;
+        Ok((Self { file, key: cipher, path: Some(path), whole: AtomicBool::new(false) }, key))
     }
 
     /// A new file without a name, whose key nobody keeps.
     pub(super) fn nameless(folder: &Path) -> io::Result<Self> {
-        Ok(Self { file: tempfile::tempfile_in(folder)?, key: FileKey::random()?.cipher()?, path: None })
+        let (file, key) = (tempfile::tempfile_in(folder)?, FileKey::random()?.cipher()?);
+        Ok(Self { file, key, path: None, whole: AtomicBool::new(false) })
     }
 
     /// A file that was finished before.
@@ -99,7 +105,7 @@ impl Frames {
         if file.metadata()?.len() != stored(size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Self { file, key: key.cipher()?, path: Some(path) })
+        Ok(Self { file, key: key.cipher()?, path: Some(path), whole: AtomicBool::new(true) })
     }
 
     /// Seals a frame and writes it. Each number is written once: a nonce must never come twice.
@@ -131,9 +137,14 @@ impl Frames {
         Ok(frame)
     }
 
-    /// Waits until a kill or a power cut can no longer lose it. Blocks: not for async code.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    /// It is whole: gives it its name, and waits until a kill or a power cut can no longer lose it. Blocks: not for async
+    /// code.
+    pub(super) fn finish(&self) -> io::Result<()> {
         self.file.sync_data()?;
+        if let Some(path) = &self.path {
+            std::fs::rename(unfinished(path), path)?;
+            self.whole.store(true, Ordering::Release);
+        }
         // The name too. Elsewhere a directory cannot be opened as a file, and the system journals its entries.
         #[cfg(unix)]
         if let Some(folder) = self.path.as_deref().and_then(Path::parent) {
@@ -144,10 +155,26 @@ impl Frames {
 
     /// Takes the name away; who reads it now may read on.
     pub(super) fn remove(&self) {
-        if let Some(path) = &self.path {
-            remove(path);
+        match &self.path {
+            Some(path) if self.whole.load(Ordering::Acquire) => remove(path),
+            Some(path) => remove(&unfinished(path)),
+            None => {}
         }
     }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        // What nobody has made durable is of no use to anybody any more.
+        if !self.whole.load(Ordering::Acquire) {
+            self.remove();
+        }
+    }
+}
+
+/// The name of a file that is being written.
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_added_extension(PART)
 }
 
 /// So many bytes has a file with so many bytes in it.
@@ -186,6 +213,8 @@ mod tests {
         frames.write(0, vec![7; FRAME]).unwrap();
         frames.write(1, vec![8; 3]).unwrap();
         let size = FRAME as u64 + 3;
+        assert!(Frames::open(dir.path().join("a"), &key, size).is_err(), "it is not whole yet");
+        frames.finish().unwrap();
         let again = Frames::open(dir.path().join("a"), &key, size).unwrap();
         assert_eq!(again.read(1, 3).unwrap(), [8; 3]);
         assert_eq!(again.read(0, FRAME).unwrap(), vec![7; FRAME]);
@@ -198,6 +227,7 @@ mod tests {
         let path = dir.path().join("a");
         let (frames, _) = Frames::create(path.clone()).unwrap();
         frames.write(0, b"a canary in a file".to_vec()).unwrap();
+        frames.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"canary"));
         let (_, other) = Frames::create(dir.path().join("b")).unwrap();
@@ -211,6 +241,7 @@ mod tests {
         let (frames, key) = Frames::create(path.clone()).unwrap();
         frames.write(0, vec![1; FRAME]).unwrap();
         frames.write(1, vec![2; FRAME]).unwrap();
+        frames.finish().unwrap();
         let (one, two) = (std::fs::read(&path).unwrap(), FRAME + TAG);
         let open = || Frames::open(path.clone(), &key, 2 * FRAME as u64).unwrap();
         std::fs::write(&path, [&one[two..], &one[..two]].concat()).unwrap();
@@ -228,7 +259,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let _frames = Frames::create(path.clone()).unwrap();
+        Frames::create(path.clone()).unwrap().0.finish().unwrap();
         assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

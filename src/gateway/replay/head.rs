@@ -33,7 +33,7 @@ pub(crate) trait Recordable: Send + 'static {
 /// other nothing was done, so a repeat runs anew.
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
-        Error::Upstream(Fault::Unreachable) => false,
+        Error::Upstream(Fault::Unreachable | Fault::Rejected) => false,
         Error::Upstream(
             Fault::Refused | Fault::NoImage | Fault::Broken | Fault::Timeout | Fault::Mismatch | Fault::Unknown,
         ) => true,
@@ -41,6 +41,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         Error::Internal => true,
         Error::InvalidKey
         | Error::Denied
+        | Error::Decided(_)
         | Error::Invalid(_)
         | Error::TooLarge(_)
         | Error::UnsupportedMedia(_)
@@ -49,6 +50,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::Conflict(_)
         | Error::UsageLimit(_)
         | Error::RateLimited { .. }
+        | Error::HoldsTooMuch(_)
         | Error::NoAccounts
         | Error::Unavailable => false,
     }

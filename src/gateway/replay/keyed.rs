@@ -5,46 +5,50 @@
 //! node that is not in the map belongs to a process that died, or to an answer that was not kept: it is lost, and is
 //! never paid for again as long as the claim stands.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::Utc;
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use super::ReplayError;
 use super::fingerprint::Digest;
 use super::follower::Follower;
-use super::frames::FileKey;
-use super::head::Head;
+use super::pending::{PendingGuard, PendingWork};
 use super::shelf::Shelf;
 use super::tape::Tape;
 use super::ticket::Ticket;
 use crate::gateway::store::{
-    NodeId, ReplayDone, ReplayRow, ReplayState, RequestId, Store, StoredReplay, Timestamp, Vault,
+    KeyId, NodeId, ReplayDone, ReplayRow, ReplayState, RequestId, Store, StoredReplay, Timestamp, Vault,
 };
 
-/// Expired rows that are cleared at once.
+/// Expired rows that are cleared at once, and how long others have the store to themselves after that.
 const SWEEP: u32 = 500;
-/// More than that many times in a row the store is not kept busy with it.
-const SWEEP_ROUNDS: u32 = 10;
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 /// Everything that has an idempotency key.
 pub(super) struct Keyed {
     pub(super) store: Arc<dyn Store>,
     pub(super) vault: Vault,
     pub(super) shelf: Arc<Shelf>,
-    node: NodeId,
+    pub(super) node: NodeId,
     window: Duration,
     live: Mutex<HashMap<Digest, Arc<Live>>>,
     /// Claims that nothing was spent on, and that the store did not give back yet.
     unforgotten: Mutex<Vec<(Digest, RequestId)>>,
+    forgetting: Mutex<HashSet<Digest>>,
+    pending: PendingWork,
 }
 
 /// A claim of this process.
 pub(super) struct Live {
+    /// The API key.
+    pub(super) owner: KeyId,
     digest: Digest,
+    begun: Instant,
     pub(super) tape: Arc<Tape>,
     phase: watch::Sender<Phase>,
 }
@@ -84,35 +88,35 @@ struct Handed(Option<Entrance>);
 
 impl Keyed {
     pub(super) fn new(store: Arc<dyn Store>, vault: Vault, shelf: Arc<Shelf>, node: NodeId, window: Duration) -> Self {
-        let (live, unforgotten) = (Mutex::default(), Mutex::default());
-        Self { store, vault, shelf, node, window, live, unforgotten }
+        let (live, unforgotten, forgetting) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { store, vault, shelf, node, window, live, unforgotten, forgetting, pending: PendingWork::new() }
     }
 
-    /// What an earlier life of this node has left.
+    /// The same, with its claims counted there as well as what else is counted.
+    pub(super) fn counted_by(self, pending: PendingWork) -> Self {
+        Self { pending, ..self }
+    }
+
+    pub(super) fn pending(&self) -> PendingGuard {
+        self.pending.begin()
+    }
+
+    /// Takes over the files that an earlier life of this node has left.
     pub(super) async fn settle(&self) -> Result<(), ReplayError> {
-        let now = Timestamp::now();
-        let rows = self.store.list_replays().await?;
-        let left: Vec<_> = rows
-            .into_iter()
-            .filter(|stored| stored.row.node == self.node && stored.row.expires_at > now)
-            .filter_map(|stored| match stored.state {
-                ReplayState::Done(done) => Some((done, stored.row.expires_at)),
-                ReplayState::Running => None,
-            })
-            .collect();
         let shelf = Arc::clone(&self.shelf);
-        let settled = tokio::task::spawn_blocking(move || shelf.settle(&left)).await;
+        let settled = tokio::task::spawn_blocking(move || shelf.settle(Timestamp::now())).await;
         settled.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
     }
 
     pub(super) async fn enter(
         self: &Arc<Self>,
+        owner: &KeyId,
         scope: Digest,
         digest: Digest,
         request_id: &str,
     ) -> Result<Entrance, ReplayError> {
         loop {
-            let live = match self.join(scope, digest) {
+            let live = match self.join(owner, scope, digest) {
                 Joined::Running(live) => live,
                 Joined::First(live) => return self.claim(live, scope, request_id).await,
             };
@@ -130,12 +134,13 @@ impl Keyed {
     }
 
     /// Looks who is there, and takes the place where nobody is.
-    fn join(&self, scope: Digest, digest: Digest) -> Joined {
+    fn join(&self, owner: &KeyId, scope: Digest, digest: Digest) -> Joined {
         match self.live().entry(scope) {
             Entry::Occupied(live) => Joined::Running(Arc::clone(live.get())),
             Entry::Vacant(place) => {
                 let (tape, phase) = (Arc::default(), watch::Sender::new(Phase::Asking));
-                Joined::First(Arc::clone(place.insert(Arc::new(Live { digest, tape, phase }))))
+                let live = Live { owner: owner.clone(), digest, begun: Instant::now(), tape, phase };
+                Joined::First(Arc::clone(place.insert(Arc::new(live))))
             }
         }
     }
@@ -195,14 +200,13 @@ impl Keyed {
     }
 
     fn reopen(&self, scope: &Digest, done: &ReplayDone) -> Entrance {
-        let opened = || {
-            let headers = serde_json::from_str(&done.headers).ok()?;
-            let head = Head { status: done.status, content_type: done.content_type.clone(), headers };
-            let key = self.vault.open(&context(scope, done.size), &done.key).ok().and_then(FileKey::restore)?;
-            let frames = self.shelf.reopen(&done.file, &key, done.size).ok()?;
-            Some(Follower::of(&Arc::new(Tape::from_file(head, frames, done.size))))
-        };
-        opened().map_or(Entrance::Lost, Entrance::Follow)
+        let tape = self.tape_of(scope, done);
+        tape.map_or(Entrance::Lost, |tape| Entrance::Follow(Follower::of(&Arc::new(tape))))
+    }
+
+    /// The orphans that a retry has had, as long as the store still has them.
+    pub(super) fn forgetting(&self) -> MutexGuard<'_, HashSet<Digest>> {
+        self.forgetting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a claim back, now or at the next sweep.
@@ -228,23 +232,20 @@ impl Keyed {
                 return Err(error.into());
             }
         }
-        for _ in 0..SWEEP_ROUNDS {
-            if !self.clear(now).await? {
-                break;
-            }
+        let mut cleared = SWEEP;
+        while cleared == SWEEP {
+            let live = self.live_beyond_their_time();
+            cleared = self.store.clear_replays(now, &live, SWEEP).await?;
+            // Records have their turn in between.
+            tokio::time::sleep(SWEEP_PAUSE).await;
         }
         Ok(())
     }
 
-    /// Forgets claims that are over; whether there may be more.
-    async fn clear(&self, now: Timestamp) -> Result<bool, ReplayError> {
-        let expired = self.store.expired_replays(now, SWEEP).await?;
-        for ReplayRow { scope, request_id, .. } in expired.iter().map(|stored| &stored.row) {
-            if !self.live().contains_key(scope) {
-                self.store.forget_replay(scope, request_id).await?;
-            }
-        }
-        Ok(expired.len() == SWEEP as usize)
+    /// Claims of this process whose rows may be over: the jobs are not.
+    fn live_beyond_their_time(&self) -> Vec<Digest> {
+        let live = self.live();
+        live.iter().filter(|(_, live)| live.begun.elapsed() >= self.window).map(|(scope, _)| *scope).collect()
     }
 }
 

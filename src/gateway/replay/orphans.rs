@@ -1,91 +1,75 @@
-//! Jobs whose callers have left, and ends that must not be paid for again: both for whoever comes back.
+//! Plain jobs that a client's own retry may ask for again, and ends that must not be paid for again.
 //!
-//! A job that is registered is attended while its own caller waits for it. When the caller leaves, it is an orphan: what
-//! it makes is written down, and one retry follows. A retry that reads to the end takes it away; one that leaves before
-//! that leaves an orphan again. An end that is remembered is given to every retry.
+//! A job that is registered is attended while somebody waits for its answer or reads it. When the last of them has left
+//! without all of it, it is an orphan: what it makes is written down, and retries follow. A retry that reads to the end
+//! takes it away; one that leaves before that leaves an orphan again. A retry that comes while others are there follows
+//! beside them. An end that is remembered is given to every retry.
 
-use std::collections::BTreeMap;
+mod hold;
+mod index;
+
 use std::hash::RandomState;
-use std::path::PathBuf;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use super::durable::Unfinished;
 use super::fingerprint::{Identity, rough};
 use super::follower::Follower;
 use super::frames::Frames;
-use super::head::{Recordable, is_final, written};
+use super::head::{Head, Recordable, is_final, written};
+use super::keyed::Keyed;
+use super::pending::{PendingGuard, PendingWork};
 use super::recorder::Recorder;
 use super::room::{Budget, Room};
 use super::tape::{End, Tape};
+use super::ticket::KEEP_PATIENCE;
 use crate::error::{Error, Fault};
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::Job;
-use crate::gateway::store::KeyId;
+use crate::gateway::rules::SharedTask;
+use crate::gateway::store::Timestamp;
+pub(crate) use index::Expected;
+pub(super) use index::{Candidate, Place, Standing};
+use index::{Entry, Gone, Index, Mode, unknown};
 
-/// Finished orphans that are kept; the oldest goes first.
+/// Finished orphans that are kept; of more the oldest goes, of the API key whose orphans are the most bytes.
 const MAX_FINISHED: usize = 64;
-/// Ends that are remembered; the oldest goes first.
+/// Ends that are remembered; of more the oldest goes, of the API key that has most of them.
 const MAX_REMEMBERED: usize = 4096;
 
 /// Every job of this process that a retry may ask for.
 pub(super) struct Orphans {
     window: Duration,
-    folder: PathBuf,
+    keyed: Arc<Keyed>,
     budget: Arc<Budget>,
+    pending: PendingWork,
     hasher: RandomState,
     index: Mutex<Index>,
     /// Told when something can be adopted that could not before, and when something is gone.
     changed: watch::Sender<()>,
 }
 
-/// The cheap hash of the request, and a number: the older, the smaller.
-pub(super) type Place = (u64, u64);
-
-#[derive(Default)]
-struct Index {
-    next: u64,
-    entries: BTreeMap<Place, Entry>,
-}
-
-struct Entry {
-    key: KeyId,
-    identity: Arc<Identity>,
-    tape: Arc<Tape>,
-    standing: Standing,
-    /// When it was over. What is in flight does not grow old: its own deadlines bound it.
-    ended: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// Its own caller waits.
-    Attended,
-    /// Nobody does.
-    Orphan,
-    /// A retry follows it.
-    Adopted,
-    /// An end that every retry gets again.
-    Remembered,
-}
-
-/// What a retry may mean.
-pub(super) struct Candidate {
-    pub(super) place: Place,
-    pub(super) identity: Arc<Identity>,
-    pub(super) standing: Standing,
+/// How a follower left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    /// With all of the answer.
+    pub(super) whole: bool,
+    /// It was a retry, not the caller that the job was begun for.
+    pub(super) retry: bool,
 }
 
 // === impl Orphans ===
 
 impl Orphans {
-    pub(super) fn new(window: Duration, folder: PathBuf, max_bytes: u64) -> Arc<Self> {
+    pub(super) fn new(window: Duration, keyed: Arc<Keyed>, max_bytes: u64, pending: PendingWork) -> Arc<Self> {
         Arc::new(Self {
             window,
-            folder,
+            keyed,
             budget: Budget::new(max_bytes),
+            pending,
             hasher: RandomState::new(),
             index: Mutex::default(),
             changed: watch::Sender::new(()),
@@ -96,15 +80,20 @@ impl Orphans {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A job whose caller waits for it.
-    pub(super) fn attend(&self, caller: &Caller, job: &Arc<Job>) -> Place {
-        self.insert(caller, job, Standing::Attended, Arc::default())
+    /// Counts work that must be over before the store is closed.
+    pub(super) fn pending(&self) -> PendingGuard {
+        self.pending.begin()
     }
 
-    fn insert(&self, caller: &Caller, job: &Arc<Job>, standing: Standing, tape: Arc<Tape>) -> Place {
-        let ended = (standing == Standing::Remembered).then(Instant::now);
-        let entry = Entry { key: caller.key().clone(), identity: Arc::new(Identity::of(job)), tape, standing, ended };
-        let rough = rough(&self.hasher, job);
+    /// A job whose caller waits for it. Where the caller may come back, its answer is written down from the beginning.
+    pub(super) fn attend(&self, caller: &Caller, task: SharedTask, expected: Expected) -> Place {
+        let mode = if expected.marks_retries { Mode::Written } else { Mode::Alone };
+        self.insert(task, |identity| Entry { expected, ..Entry::new(caller.key(), identity, mode, Arc::default()) })
+    }
+
+    fn insert(&self, task: SharedTask, entry: impl FnOnce(Identity) -> Entry) -> Place {
+        let rough = rough(&self.hasher, &task);
+        let entry = entry(Identity::of(task));
         let mut index = self.index();
         index.next += 1;
         let place = (rough, index.next);
@@ -112,41 +101,77 @@ impl Orphans {
         place
     }
 
+    /// The answer is made. Where others want it too, or may, its own caller follows like them; otherwise it goes to the
+    /// caller as it comes, and nobody else can have it.
+    pub(super) fn follow_own(self: &Arc<Self>, place: Place) -> Option<Follower> {
+        let tape = {
+            let mut index = self.index();
+            let entry = index.entries.get_mut(&place)?;
+            if entry.mode == Mode::Alone {
+                entry.mode = Mode::Given;
+            }
+            (entry.mode == Mode::Written).then(|| Arc::clone(&entry.tape))?
+        };
+        Some(self.told(&tape, place, false))
+    }
+
     /// The caller has what was made: nobody else gets it.
     pub(super) fn delivered(&self, place: Place) {
         let entry = {
             let mut index = self.index();
-            let attended = index.entries.get(&place).is_some_and(|entry| entry.standing == Standing::Attended);
-            attended.then(|| index.entries.remove(&place))
+            let given = index.entries.get(&place).is_some_and(|entry| entry.mode == Mode::Given);
+            given.then(|| index.entries.remove(&place))
         };
         drop(entry);
         self.changed.send_replace(());
     }
 
-    /// The caller has left.
-    pub(super) fn orphan(&self, place: Place) {
-        self.stand(place, Standing::Attended, Standing::Orphan);
+    fn told(self: &Arc<Self>, tape: &Arc<Tape>, place: Place, retry: bool) -> Follower {
+        let orphans = Arc::clone(self);
+        Follower::told(tape, Box::new(move |whole| orphans.leave(place, Some(Left { whole, retry }))))
     }
 
-    fn stand(&self, place: Place, from: Standing, to: Standing) -> Option<Arc<Tape>> {
-        let tape = {
+    /// Somebody leaves: a follower, or the own caller before there was anything to follow.
+    pub(super) fn leave(self: &Arc<Self>, place: Place, left: Option<Left>) {
+        let (gone, unstored) = {
             let mut index = self.index();
-            let entry = index.entries.get_mut(&place).filter(|entry| entry.standing == from)?;
-            if to == Standing::Adopted && entry.tape.has_gap() {
-                return None;
+            let Some(entry) = index.entries.get_mut(&place) else { return };
+            let Left { whole, retry } = left.unwrap_or(Left { whole: false, retry: false });
+            entry.readers = entry.readers.saturating_sub(1);
+            entry.retries = entry.retries.saturating_sub(usize::from(retry));
+            // What a retry has read is what somebody before it has left without; the own caller's connection may be one
+            // that only a proxy holds.
+            entry.owed = !whole || (entry.owed && !retry);
+            if matches!(entry.mode, Mode::Alone | Mode::Given) {
+                entry.mode = Mode::Written;
             }
-            entry.standing = to;
-            Arc::clone(&entry.tape)
+            let over = entry.is_over();
+            // Nobody new can have what went from hand to hand.
+            let lost = entry.readers == 0 && entry.mode == Mode::Written && entry.tape.has_gap();
+            let unstored = entry.is_unstored();
+            let gone = match (over, lost) {
+                (true, _) => index.entries.remove(&place).map(Entry::go),
+                (false, true) => Some(entry.lose()),
+                (false, false) => None,
+            };
+            (gone.map(|gone| (over, gone)), unstored)
         };
+        match gone {
+            Some((true, Gone { stored: Some(file), request, .. })) => self.forget(request, &file),
+            Some((_, gone)) => self.dispose(gone),
+            None if unstored => self.store_alone(place),
+            None => {}
+        }
         self.changed.send_replace(());
-        Some(tape)
+        self.bound();
     }
 
     /// Nothing was spent on an orphan that nobody wants: it is as if it had never been. Not where a retry has it.
     pub(super) fn give_up(&self, place: Place) -> bool {
         let gone = {
             let mut index = self.index();
-            let unwanted = index.entries.get(&place).is_some_and(|entry| entry.standing == Standing::Orphan);
+            let unwanted = |entry: &Entry| entry.holds == 0 && entry.standing() == Some(Standing::Orphan);
+            let unwanted = index.entries.get(&place).is_some_and(unwanted);
             if unwanted { index.entries.remove(&place) } else { None }
         };
         let given_up = gone.is_some();
@@ -156,42 +181,46 @@ impl Orphans {
     }
 
     /// What may be the same request: same key, same cheap hash. What is too old is let go on the way.
-    pub(super) fn candidates(&self, caller: &Caller, job: &Job) -> Vec<Candidate> {
+    pub(super) fn candidates(&self, caller: &Caller, task: &SharedTask) -> Vec<Candidate> {
         self.sweep();
-        let rough = rough(&self.hasher, job);
+        let rough = rough(&self.hasher, task);
         let index = self.index();
         let entries = index.entries.range((rough, 0)..=(rough, u64::MAX));
-        entries
-            .filter(|(_, entry)| entry.key == *caller.key())
-            .map(|(place, entry)| Candidate {
-                place: *place,
-                identity: Arc::clone(&entry.identity),
-                standing: entry.standing,
-            })
-            .collect()
+        let candidate = |place: &Place, entry: &Entry| {
+            let (identity, retries) = (Arc::clone(&entry.identity), entry.retries);
+            Some(Candidate { place: *place, identity, standing: entry.standing()?, retries })
+        };
+        let of_key = entries.filter(|(_, entry)| entry.key == *caller.key());
+        of_key.filter_map(|(place, entry)| candidate(place, entry)).collect()
     }
 
-    /// Takes an orphan, if it still is one. It comes back when the follower leaves before the end.
-    pub(super) fn take(self: &Arc<Self>, place: Place) -> Option<Follower> {
-        let tape = self.stand(place, Standing::Orphan, Standing::Adopted)?;
-        let orphans = Arc::clone(self);
-        Some(Follower::told(&tape, Box::new(move |whole| orphans.come_back(place, whole))))
-    }
-
-    fn come_back(&self, place: Place, whole: bool) {
-        let entry = whole.then(|| {
+    /// Follows the job for a retry, if it still can be followed. It is an orphan again where the last of its followers
+    /// leaves before the end.
+    pub(super) fn follow(self: &Arc<Self>, place: Place) -> Option<Follower> {
+        let tape = {
             let mut index = self.index();
-            let adopted = index.entries.get(&place).is_some_and(|entry| entry.standing == Standing::Adopted);
-            adopted.then(|| index.entries.remove(&place))
-        });
-        drop(entry);
-        self.stand(place, Standing::Adopted, Standing::Orphan);
+            let entry = index.entries.get_mut(&place)?;
+            if !matches!(entry.standing(), Some(Standing::Attended | Standing::Orphan)) || entry.tape.has_gap() {
+                return None;
+            }
+            entry.mode = Mode::Written;
+            entry.readers += 1;
+            entry.retries += 1;
+            Arc::clone(&entry.tape)
+        };
+        self.changed.send_replace(());
+        Some(self.told(&tape, place, true))
+    }
+
+    /// What a retry gets that can have nothing of a job which is, or may have been, paid for.
+    pub(super) fn unknown() -> Follower {
+        Follower::of(&unknown())
     }
 
     /// An end that is remembered, if it still is.
     pub(super) fn recall(&self, place: Place) -> Option<Follower> {
         let index = self.index();
-        let entry = index.entries.get(&place).filter(|entry| entry.standing == Standing::Remembered)?;
+        let entry = index.entries.get(&place).filter(|entry| entry.mode == Mode::Remembered)?;
         Some(Follower::of(&entry.tape))
     }
 
@@ -200,73 +229,134 @@ impl Orphans {
     }
 
     /// Remembers an end for every retry.
-    pub(super) async fn remember(&self, caller: &Caller, job: &Arc<Job>, error: &Error) {
+    pub(super) async fn remember(&self, caller: &Caller, task: SharedTask, error: &Error) {
         let (head, body) = written(error);
-        let place = self.insert(caller, job, Standing::Remembered, Arc::new(Tape::from_bytes(head, body)));
-        self.let_job_go(place).await;
+        let tape = Arc::new(Tape::from_bytes(head, body));
+        let place = self.insert(task, |identity| Entry::new(caller.key(), identity, Mode::Remembered, tape));
+        self.let_task_go(place).await;
     }
 
-    /// The same for a job that is registered. Who follows it gets the error, or sees its answer break off.
-    pub(super) fn remember_at(&self, place: Place, error: &Error) {
+    /// The job has failed. An end that may have been paid for is remembered; after any other it is as if the job had never
+    /// been. Who follows it gets the error, or sees its answer break off.
+    pub(super) fn fail(&self, place: Place, error: &Error) {
         let (head, body) = written(error);
         let before = {
             let mut index = self.index();
             let Some(entry) = index.entries.get_mut(&place) else { return };
-            (entry.standing, entry.ended) = (Standing::Remembered, Some(Instant::now()));
-            let tape = Arc::new(Tape::from_bytes(head.clone(), body.clone()));
-            std::mem::replace(&mut entry.tape, tape)
+            if is_final(error) {
+                (entry.mode, entry.ended) = (Mode::Remembered, Some(Instant::now()));
+                let tape = Arc::new(Tape::from_bytes(head.clone(), body.clone()));
+                Some(std::mem::replace(&mut entry.tape, tape))
+            } else {
+                index.entries.remove(&place).map(|entry| entry.tape)
+            }
         };
-        before.speak(head, body);
-        before.end(End::Broken);
+        if let Some(before) = before {
+            before.speak(head, body);
+            before.end(End::Broken);
+        }
         self.changed.send_replace(());
     }
 
-    /// Writes down what an orphan has made.
-    pub(super) async fn take_down<M: Recordable>(self: &Arc<Self>, place: Place, result: Result<M, Error>) {
-        match result {
-            Ok(made) => {
-                let room = Arc::clone(self) as Arc<dyn Room>;
-                self.write(place, made, room).await;
-            }
-            // It has been remembered, and said.
-            Err(error) if is_final(&error) => {}
-            Err(error) => {
-                let entry = self.index().entries.remove(&place);
-                if let Some(entry) = entry {
-                    let (head, body) = written(&error);
-                    entry.tape.speak(head, body);
-                }
-                self.changed.send_replace(());
-            }
-        }
-        self.let_job_go(place).await;
+    /// Writes down what was made.
+    pub(super) async fn take_down<M: Recordable>(self: &Arc<Self>, place: Place, made: M) {
+        let room = Arc::clone(self) as Arc<dyn Room>;
+        self.write(place, made, room).await;
+        self.let_task_go(place).await;
     }
 
-    async fn write<M: Recordable>(&self, place: Place, made: M, room: Arc<dyn Room>) {
-        let Some(tape) = self.index().entries.get(&place).map(|entry| Arc::clone(&entry.tape)) else { return };
+    async fn write<M: Recordable>(self: &Arc<Self>, place: Place, made: M, room: Arc<dyn Room>) {
         let (head, body) = made.into_parts();
-        let mut recorder = Recorder::begin(tape, head, Frames::nameless(&self.folder), room);
+        let Some((tape, frames)) = self.file(place, &head) else { return };
+        let mut recorder = Recorder::begin(tape, head, frames, room);
         if let Err(error) = recorder.pump(body).await {
-            tracing::warn!(%error, "an answer whose caller had left broke off");
-            self.remember_at(place, &Error::Upstream(Fault::Broken));
+            tracing::warn!(%error, "an answer broke off while it was written down");
+            self.fail(place, &Error::Upstream(Fault::Broken));
             return;
         }
-        let kept = recorder.close().is_some();
-        let dropped = {
-            let mut index = self.index();
-            match index.entries.get_mut(&place) {
-                Some(entry) if kept => entry.ended = Some(Instant::now()),
-                Some(_) | None => {}
-            }
-            // Whoever follows one that is not kept has it from hand to hand; nobody can have it after that.
-            if kept { None } else { index.entries.remove(&place) }
-        };
+        recorder.close().await;
+        self.ended(place);
+        self.store(place).await;
         recorder.end();
-        drop(dropped);
+    }
+
+    /// Where an answer is written down: in a file that may get a name, where a retry could be known after a restart.
+    fn file(&self, place: Place, head: &Head) -> Option<(Arc<Tape>, io::Result<Frames>)> {
+        let known = |entry: &Entry| (Arc::clone(&entry.tape), entry.key.clone(), entry.expected.fingerprint);
+        let (tape, owner, fingerprint) = self.index().entries.get(&place).map(known)?;
+        let shelf = &self.keyed.shelf;
+        let frames = match fingerprint {
+            None => Frames::nameless(shelf.folder()),
+            Some(fingerprint) => shelf.create(&owner, Some(&fingerprint)).map(|(file, frames, key)| {
+                if let Some(entry) = self.index().entries.get_mut(&place) {
+                    entry.unfinished = Some(Unfinished { file, key, head: head.clone() });
+                }
+                frames
+            }),
+        };
+        Some((tape, frames))
+    }
+
+    /// An answer is whole. Of one that is not kept, those who follow have all of it from hand to hand.
+    fn ended(&self, place: Place) {
+        let gone = {
+            let mut index = self.index();
+            let Some(entry) = index.entries.get_mut(&place) else { return };
+            entry.ended = Some(Instant::now());
+            (entry.readers == 0 && entry.tape.has_gap()).then(|| entry.lose())
+        };
+        gone.into_iter().for_each(|gone| self.dispose(gone));
+    }
+
+    /// Makes the answer of an orphan durable, so that it survives the process. In memory it is one whatever comes of that.
+    async fn store(self: &Arc<Self>, place: Place) {
+        let Some((expected, answer, tape)) = self.index().unstored(place) else { return };
+        let (Some(fingerprint), Some(frames)) = (expected.fingerprint, tape.frames()) else { return };
+        let expires_at = Timestamp::now() + self.window;
+        let row = self.keyed.orphan_row(fingerprint, expected.request_id.as_str().into(), expires_at);
+        let stored = timeout(KEEP_PATIENCE, self.keyed.finish_orphan(&row, answer, &frames, tape.length())).await;
+        match stored.unwrap_or_else(|_| Err("the disk or the store takes too long".into())) {
+            Ok(file) => {
+                let gone = match self.index().entries.get_mut(&place).filter(|entry| entry.mode == Mode::Written) {
+                    Some(entry) => {
+                        entry.stored = Some(file);
+                        None
+                    }
+                    None => Some(file),
+                };
+                // A retry has had it meanwhile.
+                gone.into_iter().for_each(|file| self.forget(expected.clone(), &file));
+            }
+            Err(error) => {
+                tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in this process only");
+            }
+        }
+    }
+
+    /// The same on a task of its own.
+    fn store_alone(self: &Arc<Self>, place: Place) {
+        let (orphans, pending) = (Arc::clone(self), self.pending());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(async move {
+                orphans.store(place).await;
+                drop(pending);
+            }));
+        }
+    }
+
+    fn forget(&self, request: Expected, file: &str) {
+        if let Some(fingerprint) = request.fingerprint {
+            self.keyed.forget_orphan(fingerprint, request.request_id.as_str().into(), file);
+        }
+    }
+
+    /// Removes the file of what is let go. Its row stays: after a restart it says that the answer is lost.
+    fn dispose(&self, gone: Gone) {
+        gone.stored.into_iter().for_each(|file| self.keyed.shelf.remove(&file));
     }
 
     /// What is over, and kept, needs no files any more: their digest is enough.
-    pub(super) async fn let_job_go(&self, place: Place) {
+    pub(super) async fn let_task_go(&self, place: Place) {
         let over = |entry: &Entry| entry.ended.map(|_| Arc::clone(&entry.identity));
         let Some(identity) = self.index().entries.get(&place).and_then(over) else { return };
         if let Err(error) = identity.digest().await {
@@ -282,35 +372,44 @@ impl Orphans {
         let now = Instant::now();
         let old = |entry: &Entry| {
             let age = entry.ended.map_or(Duration::ZERO, |ended| now.saturating_duration_since(ended));
-            entry.standing != Standing::Adopted && age > self.window
+            let read = entry.readers > 0 && entry.mode != Mode::Remembered;
+            !read && age > self.window
         };
         // Their files go when the lock is free again.
         let gone: Vec<Entry> =
             self.index().entries.extract_if(.., |_, entry| old(entry)).map(|(_, entry)| entry).collect();
-        drop(gone);
+        gone.into_iter().map(Entry::go).for_each(|gone| self.dispose(gone));
     }
 
     fn bound(&self) {
-        while self.over(&[Standing::Orphan, Standing::Adopted], MAX_FINISHED) && self.evict() {}
-        while self.over(&[Standing::Remembered], MAX_REMEMBERED) && self.drop_oldest(Standing::Remembered) {}
+        while self.over(Standing::Orphan, MAX_FINISHED) && self.lose_one() {}
+        while self.over(Standing::Remembered, MAX_REMEMBERED) && self.forget_one() {}
     }
 
-    fn over(&self, standings: &[Standing], max: usize) -> bool {
+    fn over(&self, standing: Standing, max: usize) -> bool {
         let index = self.index();
-        index.entries.values().filter(|entry| entry.ended.is_some() && standings.contains(&entry.standing)).count()
-            > max
+        index.entries.values().filter(|entry| entry.ended.is_some() && entry.standing() == Some(standing)).count() > max
     }
 
-    fn drop_oldest(&self, standing: Standing) -> bool {
-        let oldest = {
+    /// The answer of one orphan goes; that it was made is remembered, so that no retry pays for it again.
+    fn lose_one(&self) -> bool {
+        let lost = {
             let mut index = self.index();
-            let ended = index.entries.iter().filter(|(_, entry)| entry.standing == standing);
-            let oldest = ended
-                .filter_map(|(place, entry)| Some((entry.ended?, *place)))
-                .min_by_key(|(ended, place)| (*ended, place.1));
-            oldest.and_then(|(_, place)| index.entries.remove(&place))
+            let place = index.least_worthy(Standing::Orphan);
+            place.and_then(|place| index.entries.get_mut(&place)).map(Entry::lose)
         };
-        oldest.is_some()
+        let found = lost.is_some();
+        lost.into_iter().for_each(|gone| self.dispose(gone));
+        found
+    }
+
+    fn forget_one(&self) -> bool {
+        let forgotten = {
+            let mut index = self.index();
+            let place = index.least_worthy(Standing::Remembered);
+            place.and_then(|place| index.entries.remove(&place))
+        };
+        forgotten.is_some()
     }
 }
 
@@ -321,6 +420,6 @@ impl Room for Orphans {
 
     /// Never one that is being read.
     fn evict(&self) -> bool {
-        self.drop_oldest(Standing::Orphan)
+        self.lose_one()
     }
 }

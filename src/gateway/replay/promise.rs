@@ -1,19 +1,32 @@
-//! A plain job and its caller, who may leave before it is done.
+//! A plain job and its caller, who may leave before all of the answer is there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-use super::head::{Recordable, is_final};
+use super::follower::Follower;
+use super::head::Recordable;
 use super::orphans::{Orphans, Place};
+use super::pending::PendingGuard;
 use crate::error::Error;
 
 /// The caller's side: dropped before the answer, the job is an orphan.
 pub(crate) struct Waiting<M: Recordable>(Pair<M>);
 
 /// The job's side. Dropped without a word it is a fault of ours, which a retry gets too: something may have been paid.
-pub(crate) struct Promise<M: Recordable>(Pair<M>);
+pub(crate) struct Promise<M: Recordable> {
+    pair: Pair<M>,
+    _pending: Option<PendingGuard>,
+}
+
+/// What the caller gets.
+pub(crate) enum Given<M> {
+    /// What the job made, which nobody else reads.
+    Made(M),
+    /// What the job made, as it is written down for whoever asks for it again.
+    Follow(Follower),
+}
 
 struct Pair<M: Recordable> {
     slot: Arc<Mutex<Slot<M>>>,
@@ -32,6 +45,8 @@ pub(super) struct Registered {
 enum Slot<M> {
     Empty(Option<Waker>),
     Full(Result<M, Error>),
+    /// It is written down, for others too.
+    Written(Follower),
     /// The caller has the answer, or has left.
     Closed,
 }
@@ -39,8 +54,9 @@ enum Slot<M> {
 pub(super) fn pair<M: Recordable>(registered: Option<Registered>) -> (Waiting<M>, Promise<M>) {
     let slot = Arc::new(Mutex::new(Slot::Empty(None)));
     let left = Arc::new(Notify::new());
+    let _pending = registered.as_ref().map(|registered| registered.orphans.pending());
     let waiting = Pair { slot: Arc::clone(&slot), left: Arc::clone(&left), registered: registered.clone() };
-    (Waiting(waiting), Promise(Pair { slot, left, registered }))
+    (Waiting(waiting), Promise { pair: Pair { slot, left, registered }, _pending })
 }
 
 // === impl Pair ===
@@ -50,25 +66,28 @@ impl<M: Recordable> Pair<M> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the result to the caller; back it comes where there is none.
-    fn hand_over(&self, result: Result<M, Error>) -> Option<Result<M, Error>> {
+    /// Gives the result to the caller. Back comes what must be written down: nobody waits for it, or others do as well.
+    fn hand_over(&self, result: Result<M, Error>) -> Option<M> {
         // Before the caller hears it: a retry may be quicker than what comes after.
-        if let (Some(registered), Err(error)) = (&self.registered, &result)
-            && is_final(error)
-        {
-            registered.orphans.remember_at(registered.place, error);
+        if let (Some(Registered { orphans, place }), Err(error)) = (&self.registered, &result) {
+            orphans.fail(*place, error);
         }
         let mut slot = self.slot();
-        match &mut *slot {
-            Slot::Empty(waker) => {
-                let waker = waker.take();
-                *slot = Slot::Full(result);
-                drop(slot);
-                waker.into_iter().for_each(Waker::wake);
-                None
-            }
-            Slot::Full(_) | Slot::Closed => Some(result),
-        }
+        let Slot::Empty(waker) = &mut *slot else { return result.ok() };
+        let waker = waker.take();
+        // The caller is a reader before anything is written: what has no room on disk waits for those who read already.
+        let own = match (&self.registered, &result) {
+            (Some(Registered { orphans, place }), Ok(_)) => orphans.follow_own(*place),
+            (Some(_), Err(_)) | (None, _) => None,
+        };
+        let (next, shared) = match own {
+            Some(follower) => (Slot::Written(follower), result.ok()),
+            None => (Slot::Full(result), None),
+        };
+        *slot = next;
+        drop(slot);
+        waker.into_iter().for_each(Waker::wake);
+        shared
     }
 }
 
@@ -80,18 +99,20 @@ impl<M: Recordable> Waiting<M> {
     /// # Errors
     ///
     /// What the job ended with.
-    pub(crate) async fn answer(self) -> Result<M, Error> {
-        let result = std::future::poll_fn(|cx| self.poll(cx)).await;
-        if let Some(Registered { orphans, place }) = &self.0.registered {
-            orphans.delivered(*place);
+    pub(crate) async fn answer(mut self) -> Result<Given<M>, Error> {
+        let given = std::future::poll_fn(|cx| self.poll(cx)).await?;
+        let registered = self.0.registered.take();
+        if let (Given::Made(_), Some(Registered { orphans, place })) = (&given, registered) {
+            orphans.delivered(place);
         }
-        result
+        Ok(given)
     }
 
-    fn poll(&self, cx: &Context<'_>) -> Poll<Result<M, Error>> {
+    fn poll(&self, cx: &Context<'_>) -> Poll<Result<Given<M>, Error>> {
         let mut slot = self.0.slot();
         match std::mem::replace(&mut *slot, Slot::Closed) {
-            Slot::Full(result) => Poll::Ready(result),
+            Slot::Full(result) => Poll::Ready(result.map(Given::Made)),
+            Slot::Written(follower) => Poll::Ready(Ok(Given::Follow(follower))),
             Slot::Empty(_) => {
                 *slot = Slot::Empty(Some(cx.waker().clone()));
                 Poll::Pending
@@ -103,22 +124,27 @@ impl<M: Recordable> Waiting<M> {
 
 impl<M: Recordable> Drop for Waiting<M> {
     fn drop(&mut self) {
-        let left = std::mem::replace(&mut *self.0.slot(), Slot::Closed);
         let registered = self.0.registered.take();
-        if let (Slot::Empty(_), None) = (&left, &registered) {
-            self.0.left.notify_one();
-        }
-        let Some(Registered { orphans, place }) = registered else { return };
-        match left {
-            Slot::Closed => {}
-            Slot::Empty(_) => {
-                orphans.orphan(place);
-                self.0.left.notify_one();
+        let left = {
+            let mut slot = self.0.slot();
+            let left = std::mem::replace(&mut *slot, Slot::Closed);
+            // Within the lock: whoever makes the answer now finds the slot closed and the job without its caller. A
+            // follower leaves by itself.
+            if let (Slot::Empty(_) | Slot::Full(_), Some(Registered { orphans, place })) = (&left, &registered) {
+                orphans.leave(*place, None);
             }
-            Slot::Full(result) => {
-                orphans.orphan(place);
-                alone(async move { orphans.take_down(place, result).await });
+            left
+        };
+        match (left, registered) {
+            (Slot::Empty(_), _) => self.0.left.notify_one(),
+            (Slot::Full(Ok(made)), Some(Registered { orphans, place })) => {
+                let pending = orphans.pending();
+                alone(async move {
+                    orphans.take_down(place, made).await;
+                    drop(pending);
+                });
             }
+            (Slot::Closed | Slot::Written(_) | Slot::Full(_), _) => {}
         }
     }
 }
@@ -136,28 +162,40 @@ impl<M: Recordable> Promise<M> {
     /// Resolves when the caller has left and no retry has taken its place: from then on nobody can. To be asked only as
     /// long as nothing was spent.
     pub(crate) async fn abandoned(&self) {
-        self.0.left.notified().await;
-        if let Some(Registered { orphans, place }) = &self.0.registered
+        self.pair.left.notified().await;
+        if let Some(Registered { orphans, place }) = &self.pair.registered
             && !orphans.give_up(*place)
         {
             std::future::pending::<()>().await;
         }
     }
 
-    /// The job is done. Where its caller has left, this writes down what was made, to its end: to be awaited where no
-    /// caller can drop it.
+    /// The job is done. Where its caller has left, or others want it too, this writes down what was made, to its end: to
+    /// be awaited where no caller can drop it.
     pub(crate) async fn done(mut self, result: Result<M, Error>) {
-        let back = self.0.hand_over(result);
-        let Some(Registered { orphans, place }) = self.0.registered.take() else { return };
-        match back {
-            Some(result) => orphans.take_down(place, result).await,
-            None => orphans.let_job_go(place).await,
+        let made = self.pair.hand_over(result);
+        let Some(Registered { orphans, place }) = self.pair.registered.take() else { return };
+        match made {
+            Some(made) => orphans.take_down(place, made).await,
+            None => orphans.let_task_go(place).await,
         }
     }
 }
 
 impl<M: Recordable> Drop for Promise<M> {
     fn drop(&mut self) {
-        drop(self.0.hand_over(Err(Error::Internal)));
+        // After a result this says nothing new.
+        drop(self.pair.hand_over(Err(Error::Internal)));
+    }
+}
+
+#[cfg(test)]
+impl<M> Given<M> {
+    /// What was made, where nobody else reads it.
+    pub(super) fn alone(self) -> M {
+        match self {
+            Self::Made(made) => made,
+            Self::Follow(_) => panic!("it is written down"),
+        }
     }
 }

@@ -53,7 +53,7 @@ impl Recorder {
         while !bytes.is_empty() {
             let (rest, full) = self.tape.append(bytes);
             bytes = rest;
-            if full && !self.keep() {
+            if full && !self.keep().await {
                 self.tape.hand_on().await;
             }
         }
@@ -61,9 +61,9 @@ impl Recorder {
 
     /// Puts the frame in memory into the file. One failure is the end of keeping: what follows would have a gap before
     /// it.
-    fn keep(&mut self) -> bool {
+    async fn keep(&mut self) -> bool {
         let Some(sink) = &mut self.sink else { return false };
-        match sink.keep(&self.tape) {
+        match sink.keep(&self.tape).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(%error, "an answer is not kept: it does not fit on disk");
@@ -75,8 +75,8 @@ impl Recorder {
     }
 
     /// All of the body has come. The file, where all of it is there; it may still be in the system's memory.
-    pub(super) fn close(&mut self) -> Option<Arc<Frames>> {
-        self.keep();
+    pub(super) async fn close(&mut self) -> Option<Arc<Frames>> {
+        self.keep().await;
         self.sink.as_ref().map(|sink| Arc::clone(&sink.frames))
     }
 
@@ -100,13 +100,19 @@ impl Drop for Recorder {
 // === impl Sink ===
 
 impl Sink {
-    fn keep(&mut self, tape: &Tape) -> io::Result<()> {
+    /// Seals and writes on a thread that may wait: a disk that stalls holds up nobody else.
+    async fn keep(&mut self, tape: &Tape) -> io::Result<()> {
         let frame = tape.tail();
         if frame.is_empty() {
             return Ok(());
         }
-        let reserved = reserve(&*self.room, frame.len() as u64)?;
-        self.frames.write(self.next, frame)?;
+        let (room, frames, number) = (Arc::clone(&self.room), Arc::clone(&self.frames), self.next);
+        let write = move || {
+            // What goes to make room is unlinked here too.
+            let reserved = reserve(&*room, frame.len() as u64)?;
+            frames.write(number, frame).map(|()| reserved)
+        };
+        let reserved = tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
         self.next += 1;
         tape.kept(reserved);
         Ok(())

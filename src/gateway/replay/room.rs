@@ -14,7 +14,7 @@ pub(super) struct Budget {
     used: AtomicU64,
 }
 
-/// Who keeps files, and lets the oldest go for a new one.
+/// Who keeps files, and lets some go for a new one.
 pub(super) trait Room: Send + Sync {
     /// What there is.
     fn budget(&self) -> &Arc<Budget>;
@@ -66,6 +66,11 @@ impl Budget {
 // === impl Reserved ===
 
 impl Reserved {
+    /// How much it is, in whole blocks.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// One for both.
     pub(super) fn join(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);

@@ -1,27 +1,90 @@
 //! The folder of kept answers: how much lies there, what goes first, what is left over from another life.
+//!
+//! The name of a file says whose answer it is, its end whether all of it is there, and its time how old it is: so a start
+//! reads the folder and not the database, which may have a row for every request of a day.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use super::frames::{FileKey, Frames, remove, stored};
+use chrono::{DateTime, Utc};
+
+use super::fingerprint::Digest;
+use super::frames::{FileKey, Frames, remove};
 use super::room::{Budget, Reserved, Room, reserve};
-use crate::gateway::store::{ReplayDone, Timestamp};
+use crate::gateway::store::{KeyId, Timestamp};
 
-/// Finished answers on disk, oldest first.
+/// What is added to the name of a file that is being written.
+pub(super) const PART: &str = "part";
+/// How the name of an empty file ends that says: this answer was on its way when the process died.
+const LOST: &str = "lost";
+
+/// Whose answer a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// That of an idempotency key.
+    Answer,
+    /// That of a plain job, which its caller may ask for again.
+    Orphan,
+}
+
+/// How long answers are kept of which only the files are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Windows {
+    pub(super) answers: Duration,
+    pub(super) orphans: Duration,
+}
+
+/// Finished answers on disk.
 pub(super) struct Shelf {
     folder: PathBuf,
     budget: Arc<Budget>,
-    finished: Mutex<(u64, BTreeMap<u64, Finished>)>,
+    windows: Windows,
+    finished: Mutex<Finished>,
 }
 
+#[derive(Default)]
 struct Finished {
+    next: u64,
+    /// By the id of the API key.
+    owners: HashMap<String, Owned>,
+    /// The fingerprints of what an earlier life was giving to somebody when it died, and until when that matters.
+    lost: HashMap<String, Timestamp>,
+}
+
+/// What one API key has here.
+#[derive(Default)]
+struct Owned {
+    bytes: u64,
+    /// The oldest first.
+    answers: BTreeMap<u64, Answer>,
+}
+
+struct Answer {
     file: String,
     expires_at: Timestamp,
     /// Nothing for an answer without a byte.
-    _reserved: Option<Reserved>,
+    reserved: Option<Reserved>,
+}
+
+/// A file that an earlier life has left.
+struct Left {
+    written: SystemTime,
+    file: String,
+    found: Found,
+    length: u64,
+}
+
+/// What its name says of it.
+enum Found {
+    /// All of an answer is there.
+    Whole(Kind),
+    /// An answer with this fingerprint was being given to somebody.
+    Lost(String),
 }
 
 // === impl Shelf ===
@@ -32,7 +95,7 @@ impl Shelf {
     /// # Errors
     ///
     /// Where it cannot be made.
-    pub(super) fn open(folder: PathBuf, max_bytes: u64) -> io::Result<Arc<Self>> {
+    pub(super) fn open(folder: PathBuf, max_bytes: u64, windows: Windows) -> io::Result<Arc<Self>> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -40,48 +103,101 @@ impl Shelf {
         builder.create(&folder)?;
         #[cfg(unix)]
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), finished: Mutex::default() }))
+        Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), windows, finished: Mutex::default() }))
     }
 
-    /// Takes over what an earlier life has left, oldest first, and removes every file that is none of it.
+    /// Takes over what an earlier life has left, and removes every file that is none of it.
     ///
     /// # Errors
     ///
     /// Where the folder cannot be read.
-    pub(super) fn settle(&self, left: &[(ReplayDone, Timestamp)]) -> io::Result<()> {
-        for (done, expires_at) in left {
-            let whole = self.path(&done.file).and_then(|path| Ok(fs::metadata(path)?.len() == stored(done.size)));
-            // Where it is gone or cut short, its row alone stays, and stands for an answer that is lost.
-            if whole.is_ok_and(|whole| whole)
-                && let Ok(reserved) = reserve(self, done.size)
-            {
-                self.put(done.file.clone(), *expires_at, Some(reserved));
-            }
-        }
-        let kept: Vec<String> = self.finished().1.values().map(|finished| finished.file.clone()).collect();
-        let kept: std::collections::HashSet<String> = kept.into_iter().collect();
+    pub(super) fn settle(&self, now: Timestamp) -> io::Result<()> {
+        let mut left = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            if entry.file_type()?.is_file() && !kept.contains(&*entry.file_name().to_string_lossy()) {
-                remove(&entry.path());
+            let metadata = entry.metadata()?;
+            if !metadata.is_file() {
+                continue;
+            }
+            let file = entry.file_name().into_string().unwrap_or_default();
+            match Found::of(&file) {
+                Some(found) => {
+                    let written = metadata.modified()?;
+                    left.push(Left { written, file, found, length: metadata.len() });
+                }
+                None => remove(&entry.path()),
             }
         }
+        left.sort_unstable_by_key(|left| left.written);
+        left.into_iter().for_each(|left| self.take_over(left, now));
         Ok(())
     }
 
-    fn finished(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Finished>)> {
+    fn take_over(&self, left: Left, now: Timestamp) {
+        let Left { written, file, found, length } = left;
+        let kept = match found {
+            Found::Whole(Kind::Answer) => self.windows.answers,
+            Found::Whole(Kind::Orphan) | Found::Lost(_) => self.windows.orphans,
+        };
+        let expires_at = Timestamp::from(DateTime::<Utc>::from(written)) + kept;
+        let path = self.folder.join(&file);
+        if expires_at <= now {
+            return remove(&path);
+        }
+        match found {
+            // Its row says what it is. Without one nobody asks for it, and it goes with its time.
+            Found::Whole(_) => match reserve(self, length) {
+                Ok(reserved) => self.put(file, expires_at, Some(reserved)),
+                Err(_) => remove(&path),
+            },
+            Found::Lost(fingerprint) => {
+                // The file itself is the memory, so that another kill does not end it.
+                let lost = path.with_extension(LOST);
+                let emptied =
+                    fs::rename(&path, &lost).and_then(|()| File::options().write(true).open(&lost)?.set_len(0));
+                if let Err(error) = emptied {
+                    tracing::warn!(%error, "the file of an answer that was cut off cannot be emptied");
+                }
+                self.finished().lost.insert(fingerprint, expires_at);
+            }
+        }
+    }
+
+    /// Whether an earlier life was giving such an answer to somebody when it died.
+    pub(super) fn has_lost(&self, fingerprint: &Digest, now: Timestamp) -> bool {
+        self.finished().lost.get(&hex(fingerprint)).is_some_and(|until| *until > now)
+    }
+
+    fn finished(&self) -> MutexGuard<'_, Finished> {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new file: its name, itself and its key.
+    /// A new file for an answer of this API key: the name that it will have when it is whole, itself and its key. That of
+    /// an orphan says by its fingerprint which request it answers.
     ///
     /// # Errors
     ///
     /// Where the disk has no room for it.
-    pub(super) fn create(&self) -> io::Result<(String, Frames, FileKey)> {
-        let file = format!("{}.answer", uuid::Uuid::new_v4().simple());
-        let (frames, key) = Frames::create(self.folder.join(&file))?;
+    pub(super) fn create(&self, owner: &KeyId, fingerprint: Option<&Digest>) -> io::Result<(String, Frames, FileKey)> {
+        let random = uuid::Uuid::new_v4().simple();
+        let file = match fingerprint {
+            None => format!("{owner}-{random}.{}", Kind::Answer.as_str()),
+            Some(fingerprint) => format!("{owner}-{}-{random}.{}", hex(fingerprint), Kind::Orphan.as_str()),
+        };
+        let (frames, key) = Frames::create(self.path(&file)?)?;
         Ok((file, frames, key))
+    }
+
+    /// Removes a file that was finished, whoever knows of it.
+    pub(super) fn remove(&self, file: &str) {
+        {
+            let mut finished = self.finished();
+            if let Some(owned) = finished.owners.get_mut(owner(file)) {
+                owned.answers.retain(|_, answer| answer.file != file);
+                owned.count();
+            }
+        }
+        remove(&self.folder.join(file));
     }
 
     /// A file that was finished before.
@@ -102,17 +218,25 @@ impl Shelf {
     /// One more finished answer, the newest.
     pub(super) fn put(&self, file: String, expires_at: Timestamp, reserved: Option<Reserved>) {
         let mut finished = self.finished();
-        finished.0 += 1;
-        let number = finished.0;
-        finished.1.insert(number, Finished { file, expires_at, _reserved: reserved });
+        finished.next += 1;
+        let number = finished.next;
+        let owned = finished.owners.entry(owner(&file).to_owned()).or_default();
+        owned.bytes += reserved.as_ref().map_or(0, Reserved::bytes);
+        owned.answers.insert(number, Answer { file, expires_at, reserved });
     }
 
     /// Removes what is too old.
     pub(super) fn expire(&self, now: Timestamp) {
-        let mut finished = self.finished();
-        let old: Vec<Finished> =
-            finished.1.extract_if(.., |_, finished| finished.expires_at <= now).map(|(_, old)| old).collect();
-        drop(finished);
+        let mut old = Vec::new();
+        {
+            let mut finished = self.finished();
+            for owned in finished.owners.values_mut() {
+                old.extend(owned.answers.extract_if(.., |_, answer| answer.expires_at <= now).map(|(_, old)| old));
+                owned.count();
+            }
+            finished.owners.retain(|_, owned| !owned.answers.is_empty());
+            finished.lost.retain(|_, until| *until > now);
+        }
         old.iter().for_each(|old| remove(&self.folder.join(&old.file)));
     }
 
@@ -122,16 +246,80 @@ impl Shelf {
     }
 }
 
+// === impl Kind ===
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Answer, Self::Orphan];
+
+    /// How the names of such files end.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Orphan => "orphan",
+        }
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    /// What a file of this name is; nothing where it is worth nothing.
+    fn of(file: &str) -> Option<Self> {
+        let (name, end) = file.rsplit_once('.')?;
+        if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.as_str() == end) {
+            return Some(Self::Whole(kind));
+        }
+        let name = if end == PART { name.strip_suffix(".orphan")? } else { name };
+        let fingerprint = name.split('-').nth(1)?;
+        [PART, LOST].contains(&end).then(|| Self::Lost(fingerprint.to_owned()))
+    }
+}
+
+// === impl Owned ===
+
+impl Owned {
+    fn count(&mut self) {
+        self.bytes = self.answers.values().filter_map(|answer| answer.reserved.as_ref()).map(Reserved::bytes).sum();
+    }
+}
+
 impl Room for Shelf {
     fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
+    /// The oldest of whoever has most.
     fn evict(&self) -> bool {
-        let oldest = self.finished().1.pop_first();
-        if let Some((_, oldest)) = &oldest {
-            remove(&self.folder.join(&oldest.file));
+        let evicted = self.finished().evict();
+        if let Some(answer) = &evicted {
+            remove(&self.folder.join(&answer.file));
         }
-        oldest.is_some()
+        evicted.is_some()
     }
+}
+
+// === impl Finished ===
+
+impl Finished {
+    fn evict(&mut self) -> Option<Answer> {
+        let oldest = |owned: &Owned| owned.answers.keys().next().copied();
+        let most = self.owners.iter().max_by_key(|(_, owned)| (owned.bytes, Reverse(oldest(owned))));
+        let owner = most.map(|(owner, _)| owner.clone())?;
+        let owned = self.owners.get_mut(&owner)?;
+        let (_, answer) = owned.answers.pop_first()?;
+        owned.bytes -= answer.reserved.as_ref().map_or(0, Reserved::bytes);
+        if owned.answers.is_empty() {
+            self.owners.remove(&owner);
+        }
+        Some(answer)
+    }
+}
+
+/// Whose answer lies in a file of this name. Older ones do not say so, and are all of one.
+fn owner(file: &str) -> &str {
+    file.split_once('-').map_or("", |(owner, _)| owner)
+}
+
+fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -118,6 +118,11 @@ impl Tape {
         state.wake_readers();
     }
 
+    /// The file, where it has one.
+    pub(super) fn frames(&self) -> Option<Arc<Frames>> {
+        self.state().frames.clone()
+    }
+
     /// Whether something of it is gone already, so that nobody new can have all of it.
     pub(super) fn has_gap(&self) -> bool {
         self.state().has_gap()

@@ -20,7 +20,7 @@ use super::follower::Broken;
 use super::*;
 use crate::error::Fault;
 use crate::gateway::open_keys;
-use crate::gateway::rules;
+use crate::gateway::rules::{self, Job};
 use crate::gateway::spool::{EditForm, Spool, Upload};
 use crate::gateway::store::SqliteStore;
 use crate::gateway::store::testing::{Double, fresh};

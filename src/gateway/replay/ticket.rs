@@ -8,22 +8,24 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ReplayError;
+use super::durable::{NotKept, Unfinished};
 use super::follower::Follower;
-use super::frames::{FileKey, Frames};
+use super::frames::Frames;
 use super::head::{Head, Recordable, is_final, written};
-use super::keyed::{Entrance, Keyed, Live, context};
+use super::keyed::{Entrance, Keyed, Live};
+use super::pending::PendingGuard;
 use super::recorder::Recorder;
 use super::room::Room;
 use super::tape::End;
 use crate::error::Error;
-use crate::gateway::store::{Claimed, ReplayDone, ReplayRow};
+use crate::gateway::store::{Claimed, ReplayRow};
 
 /// How long an answer that another node makes is waited for: longer than any job has.
 const OTHER_NODE_PATIENCE: Duration = Duration::from_secs(330);
 /// Between two looks at another node's claim.
 const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
 /// How long the end of an answer waits for the disk and the store. After that it is given, and not kept.
-const KEEP_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const KEEP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Held by whoever runs the job of an idempotency key. Dropped without a word, the answer is lost: the job may have
 /// been paid for, so a repeat must not pay again.
@@ -31,20 +33,16 @@ pub(crate) struct Ticket {
     keyed: Arc<Keyed>,
     live: Arc<Live>,
     row: ReplayRow,
-}
-
-/// A file that is being written, with what its row must say.
-struct Named {
-    file: String,
-    key: FileKey,
-    head: Head,
+    /// The store must not be closed before the claim is settled or given back.
+    _pending: PendingGuard,
 }
 
 // === impl Ticket ===
 
 impl Ticket {
     pub(super) fn new(keyed: Arc<Keyed>, live: Arc<Live>, row: ReplayRow) -> Self {
-        Self { keyed, live, row }
+        let _pending = keyed.pending();
+        Self { keyed, live, row, _pending }
     }
 
     /// Makes the claim, or finds out who has it.
@@ -108,8 +106,8 @@ impl Ticket {
     where
         B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
     {
-        let (named, frames) = match self.keyed.shelf.create() {
-            Ok((file, frames, key)) => (Some(Named { file, key, head: head.clone() }), Ok(frames)),
+        let (named, frames) = match self.keyed.shelf.create(&self.live.owner, None) {
+            Ok((file, frames, key)) => (Some(Unfinished { file, key, head: head.clone() }), Ok(frames)),
             Err(error) => (None, Err(error)),
         };
         let room = Arc::clone(&self.keyed.shelf) as Arc<dyn Room>;
@@ -119,7 +117,7 @@ impl Ticket {
             self.keyed.leave(&self.row.scope, &self.live);
             return;
         }
-        if let (Some(named), Some(frames)) = (named, recorder.close()) {
+        if let (Some(named), Some(frames)) = (named, recorder.close().await) {
             let settled = timeout(KEEP_PATIENCE, self.settle(named, &frames)).await;
             if let Err(error) = settled.unwrap_or_else(|_| Err("the disk or the store takes too long".into())) {
                 tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not kept");
@@ -130,23 +128,9 @@ impl Ticket {
         recorder.end();
     }
 
-    /// Makes the answer durable: first its bytes, then its row.
-    async fn settle(&self, named: Named, frames: &Arc<Frames>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let (keyed, row, size) = (&self.keyed, &self.row, self.live.tape.length());
-        let synced = Arc::clone(frames);
-        tokio::task::spawn_blocking(move || synced.sync()).await??;
-        let done = ReplayDone {
-            status: named.head.status,
-            headers: serde_json::to_string(&named.head.headers)?,
-            content_type: named.head.content_type,
-            file: named.file,
-            size,
-            key: keyed.vault.seal(&context(&row.scope, size), named.key.expose())?,
-        };
-        if !keyed.store.finish_replay(&row.scope, &row.request_id, &done).await? {
-            return Err("its claim was over before it".into());
-        }
-        keyed.shelf.put(done.file, row.expires_at, self.live.tape.take_reserved());
+    async fn settle(&self, answer: Unfinished, frames: &Arc<Frames>) -> Result<(), NotKept> {
+        let file = self.keyed.finish(&self.row, answer, frames, self.live.tape.length()).await?;
+        self.keyed.shelf.put(file, self.row.expires_at, self.live.tape.take_reserved());
         Ok(())
     }
 }

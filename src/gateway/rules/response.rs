@@ -40,16 +40,19 @@ const MEMBERS: &[&str] = &[
     "store",
     "parallel_tool_calls",
     "previous_response_id",
+    "background",
+    "prompt",
     "user",
     "safety_identifier",
 ];
 /// Fields that are read, and what they must be where they are there; `null` stands for an absent value.
-const OPTIONAL: [(&str, Shape); 7] = [
+const OPTIONAL: [(&str, Shape); 8] = [
     ("instructions", Shape::Text),
     ("stream", Shape::Boolean),
     ("store", Shape::Boolean),
     ("parallel_tool_calls", Shape::Boolean),
     ("previous_response_id", Shape::Text),
+    ("background", Shape::Boolean),
     ("user", Shape::Text),
     ("safety_identifier", Shape::Text),
 ];
@@ -71,6 +74,8 @@ pub(super) fn response(
     for (name, expected) in OPTIONAL {
         optional(&known, name, expected)?;
     }
+    refuse_background(&known)?;
+    let previous = previous(&known)?;
     let tools = tools(models, &body, &known)?;
     let text = |name: &str| known.get(name).and_then(Member::parsed::<String>);
     let member = known.get("tool_choice").and_then(Member::raw);
@@ -84,7 +89,11 @@ pub(super) fn response(
         choice: member.map(<[u8]>::to_vec),
         headers: headers::select(headers),
         agent: agent::is_official(headers),
+        kept_prompt: known.get("prompt").is_some_and(|prompt| prompt.shape() != Shape::Null),
         injected: false,
+        previous,
+        account: None,
+        turn: None,
         pieces: vec![body.clone()],
         body,
     })
@@ -130,6 +139,24 @@ fn optional(known: &Known, name: &str, expected: Shape) -> Result<(), Rejection>
         None | Some(Shape::Null) => Ok(()),
         Some(found) if found == expected => Ok(()),
         Some(found) => Err(fields::wrong_type(name, expected.as_str(), found.as_str())),
+    }
+}
+
+/// A response in the background is over before it is made: its tokens would be in no record, and nobody could fetch it.
+fn refuse_background(known: &Known) -> Result<(), Rejection> {
+    if known.get("background").and_then(Member::parsed) == Some(true) {
+        let message = "Invalid value: 'background' cannot be true here: a response can only be had by waiting for it, plain or as events.";
+        return Err(Rejection::new("background", Reason::InvalidValue, message));
+    }
+    Ok(())
+}
+
+/// The response that the request goes on from.
+fn previous(known: &Known) -> Result<Option<String>, Rejection> {
+    let name = "previous_response_id";
+    match known.get(name).filter(|member| member.shape() == Shape::Text) {
+        Some(member) => member.parsed().map(Some).ok_or_else(|| tool::too_long(name)),
+        None => Ok(None),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What an attempt sends: the ticket of one kind of request or the other.
 
+use std::sync::Arc;
+
 use super::{Job, ResponseJob};
 
 /// The ticket of either kind.
@@ -9,6 +11,15 @@ pub(crate) enum Task<'a> {
     Images(&'a Job),
     /// A response, in which images may be.
     Response(&'a ResponseJob),
+}
+
+/// The same for whoever keeps it as long as others do.
+#[derive(Clone, Debug)]
+pub(crate) enum SharedTask {
+    /// Images, at the image endpoints.
+    Images(Arc<Job>),
+    /// A response, in which images may be.
+    Response(Arc<ResponseJob>),
 }
 
 // === impl Task ===
@@ -32,5 +43,52 @@ impl<'a> From<&'a Job> for Task<'a> {
 impl<'a> From<&'a ResponseJob> for Task<'a> {
     fn from(job: &'a ResponseJob) -> Self {
         Self::Response(job)
+    }
+}
+
+// === impl SharedTask ===
+
+impl SharedTask {
+    /// The operation of the document.
+    pub(crate) fn operation(&self) -> &'static str {
+        match self {
+            Self::Images(job) => job.operation(),
+            Self::Response(_) => "create_response",
+        }
+    }
+
+    /// Whether events were asked for.
+    pub(crate) fn stream(&self) -> bool {
+        match self {
+            Self::Images(job) => job.stream(),
+            Self::Response(job) => job.stream(),
+        }
+    }
+
+    /// The turn of an agent that this is a part of: the same request in another turn is another request.
+    pub(crate) fn turn(&self) -> Option<&str> {
+        match self {
+            Self::Images(job) => job.turn(),
+            Self::Response(job) => job.turn(),
+        }
+    }
+}
+
+impl From<Job> for SharedTask {
+    fn from(job: Job) -> Self {
+        Self::Images(Arc::new(job))
+    }
+}
+
+impl From<ResponseJob> for SharedTask {
+    fn from(job: ResponseJob) -> Self {
+        Self::Response(Arc::new(job))
+    }
+}
+
+#[cfg(test)]
+impl From<&Arc<Job>> for SharedTask {
+    fn from(job: &Arc<Job>) -> Self {
+        Self::Images(Arc::clone(job))
     }
 }

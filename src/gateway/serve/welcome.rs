@@ -3,7 +3,6 @@
 //! The last line says where the gateway listens; programs wait for it. What stands above it is for people, and for once:
 //! a first key, and the link that makes the first admin.
 
-use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -11,14 +10,9 @@ use super::ServeError;
 use crate::gateway::Gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::keys::{Keys, NewKey};
+use crate::gateway::manage;
 use crate::gateway::people::OneTime;
-use crate::gateway::store::{Act, KeyStore as _, PeopleStore as _, SqliteStore};
-
-/// Its presence says that the first key was handed out.
-const WELCOMED: &str = "welcomed";
-
-/// Whose the first key is.
-const FIRST_USER: &str = "admin";
+use crate::gateway::store::{Act, KeyStore as _, SqliteStore, UserRow};
 
 /// What a newcomer is handed.
 pub(super) struct Welcome {
@@ -39,19 +33,7 @@ impl Welcome {
         Ok(Self { first_key, set_up: gateway.people().setup_link().await? })
     }
 
-    pub(super) fn say(
-        &self,
-        out: &mut (dyn Write + Send),
-        config: &Config,
-        local: SocketAddr,
-    ) -> Result<(), ServeError> {
-        let text = self.text(config, local);
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .map_err(|source| ServeError::Io { doing: "writing to standard output", source })
-    }
-
-    fn text(&self, config: &Config, local: SocketAddr) -> String {
+    pub(super) fn text(&self, config: &Config, local: SocketAddr) -> String {
         let listening = format!("http://{}", reachable(local));
         let mut text = String::new();
         if config.accounts.iter().any(|account| account.implicit) {
@@ -59,9 +41,11 @@ impl Welcome {
         }
         if let Some(key) = &self.first_key {
             let curl = curl(&listening, key);
-            text.push_str(&format!("\nYour first API key, shown only now:\n\n    {key}\n\nTry it:\n\n    {curl}\n\n"));
+            text.push_str(&format!(
+                "\nYour first API key, shown only now. It is good for 24 hours, and until the first upstream account is added:\n\n    {key}\n\nTry it:\n\n    {curl}\n\n"
+            ));
         } else {
-            text.push_str("\nMake a key with: imagate key create --name NAME\n\n");
+            text.push_str(&format!("\nMake a key with: imagate key create --name NAME{}\n\n", config.arguments()));
         }
         if let Some(link) = &self.set_up {
             let base = config.public_url.as_ref().map_or(listening.as_str(), |url| url.as_str());
@@ -83,15 +67,21 @@ async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Re
     if !implicit || !store.list_keys().await?.is_empty() {
         return Ok(None);
     }
-    let marker = config.data_dir.join(WELCOMED);
-    if marker.exists() {
+    if manage::was_welcomed(config) {
         return Ok(None);
     }
-    let act = Act::system();
-    let user = store.ensure_user(&act, FIRST_USER).await?;
-    let new = NewKey { name: "first key", user: &user, group: DEFAULT_GROUP, expires_at: None };
-    let created = keys.create(&act, new).await?;
-    std::fs::write(marker, []).map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
+    // It belongs to nobody until the first admin receives it.
+    let nobody = UserRow::nobody();
+    let new = NewKey {
+        name: "first key",
+        user: &nobody,
+        group: DEFAULT_GROUP,
+        expires_at: Some(manage::first_key_end()),
+        at_most: None,
+    };
+    let created = keys.create(&Act::system(), new).await?;
+    manage::remember_first_key(config, &created.id)
+        .map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
     Ok(Some(created.secret.expose().to_owned()))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Spool, Spooled, Writer};
+use super::{Memory, Spool, Spooled, Writer};
 use crate::image::Source;
 
 /// So much is held in memory, and so much is written at once: an agent begins its conversation with less.
@@ -16,6 +16,7 @@ const HELD_MAX: usize = 64 * 1024;
 pub(crate) struct Keeper {
     spool: Spool,
     held: BytesMut,
+    memory: Memory,
     writer: Option<Writer>,
 }
 
@@ -39,28 +40,36 @@ pub(crate) enum Kept {
 
 impl Keeper {
     pub(super) fn new(spool: Spool) -> Self {
-        Self { spool, held: BytesMut::new(), writer: None }
+        let memory = spool.memory();
+        Self { spool, held: BytesMut::new(), memory, writer: None }
     }
 
     /// Appends.
     ///
     /// # Errors
     ///
-    /// Where the disk does not take it.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.held.len() + bytes.len() <= HELD_MAX {
-            self.held.extend_from_slice(bytes);
+    /// Where the disk does not take it, or a budget does not allow it.
+    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+        let length = self.held.len() + bytes.len();
+        if length <= HELD_MAX {
+            self.memory.hold(length as u64)?;
+            self.held.extend_from_slice(&bytes);
             return Ok(());
         }
-        let held = self.held.split();
-        let writer = match &mut self.writer {
+        let writer = match self.writer.take() {
             Some(writer) => writer,
-            None => self.writer.insert(self.spool.begin()?),
+            None => self.spool.open().await?,
         };
-        if !held.is_empty() {
-            writer.write(&held)?;
-        }
-        writer.write(bytes)
+        let writer = self.append_held(writer).await?;
+        self.writer = Some(writer.append(bytes).await?);
+        Ok(())
+    }
+
+    async fn append_held(&mut self, writer: Writer) -> io::Result<Writer> {
+        let held = std::mem::take(&mut self.held);
+        let writer = if held.is_empty() { writer } else { writer.append(held.freeze()).await? };
+        self.memory.hold(0)?;
+        Ok(writer)
     }
 
     /// The body is whole.
@@ -68,12 +77,9 @@ impl Keeper {
     /// # Errors
     ///
     /// Where the disk does not take the rest of it.
-    pub(crate) fn finish(self) -> io::Result<Kept> {
-        let Some(mut writer) = self.writer else { return Ok(Kept::Memory(self.held.freeze())) };
-        if !self.held.is_empty() {
-            writer.write(&self.held)?;
-        }
-        let file = writer.finish();
+    pub(crate) async fn finish(mut self) -> io::Result<Kept> {
+        let Some(writer) = self.writer.take() else { return Ok(Kept::Memory(self.held.freeze())) };
+        let file = self.append_held(writer).await?.finish();
         let to = file.len();
         Ok(Kept::Disk { file, from: 0, to })
     }

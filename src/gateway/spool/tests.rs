@@ -26,7 +26,7 @@ fn bytes(file: &Spooled) -> Vec<u8> {
 }
 
 fn idle(spool: &Spool) -> usize {
-    spool.0.idle().len()
+    spool.pool.idle().len()
 }
 
 fn names(folder: &TempDir) -> usize {
@@ -97,10 +97,10 @@ fn at_most_so_many_files_wait_and_none_of_them_is_large() {
     let large = vec![1; 1024 * 1024];
     for (megabytes, kept) in [(32, KEPT_BYTES), (33, 0)] {
         drop(put(&spool, &vec![&large[..]; megabytes]));
-        assert_eq!(spool.0.idle()[0].file.metadata().unwrap().len(), kept);
+        assert_eq!(spool.pool.idle()[0].file.metadata().unwrap().len(), kept);
     }
     drop(put(&spool, &[b"a"]));
-    assert_eq!(spool.0.idle()[0].extent, 1);
+    assert_eq!(spool.pool.idle()[0].extent, 1);
 }
 
 #[test]
@@ -144,23 +144,22 @@ fn a_full_disk_lets_go_of_the_files_that_wait_and_says_so_if_that_does_not_help(
     drop((0..3).map(|_| put(&spool, &[b"a"])).collect::<Vec<_>>());
     // Every write to it fails as if there were no room.
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let place = Place { nameless: Some(Nameless { file: full, extent: 0 }), pool: Arc::clone(&spool.0) };
-    let mut writer = Writer { place, length: 0 };
+    let mut writer = spool.writer(Nameless { file: full, extent: 0 });
     assert_eq!(writer.write(b"a").unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!((writer.len(), idle(&spool)), (0, 0));
 }
 
-#[test]
-fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
+#[tokio::test]
+async fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
     let (_folder, spool) = spool();
-    let keep = |pieces: &[usize]| {
+    let keep = async |pieces: &[usize]| {
         let (mut keeper, mut all) = (spool.keeper(), Vec::new());
         for (number, length) in pieces.iter().enumerate() {
             let piece: Vec<u8> = (0..*length).map(|at| u8::try_from((at * 31 + number) % 256).unwrap()).collect();
-            keeper.write(&piece).unwrap();
+            keeper.write(Bytes::copy_from_slice(&piece)).await.unwrap();
             all.extend(piece);
         }
-        (keeper.finish().unwrap(), all)
+        (keeper.finish().await.unwrap(), all)
     };
     for (pieces, on_disk) in [
         (&[][..], false),
@@ -170,7 +169,7 @@ fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
         (&[200_000], true),
         (&[1000; 200], true),
     ] {
-        let (kept, all) = keep(pieces);
+        let (kept, all) = keep(pieces).await;
         assert_eq!(matches!(kept, Kept::Disk { .. }), on_disk, "{}", all.len());
         let mut read = vec![0; all.len()];
         assert_eq!((kept.len(), kept.read_at(0, &mut read).unwrap()), (all.len() as u64, all.len()));
@@ -182,4 +181,60 @@ fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
         assert_eq!((&read[..count], part.len()), (all.get(from + 1..to).unwrap_or_default(), count as u64));
         assert_eq!(part.read_at(count as u64, &mut read).unwrap(), 0);
     }
+}
+
+fn limits() -> Uploads {
+    Uploads { memory: 100, memory_per_key: 60, disk: 100, disk_per_key: 60, min_free: 0 }
+}
+
+fn why(result: io::Result<()>) -> Option<Exceeded> {
+    result.err().and_then(|error| error.get_ref()?.downcast_ref().copied())
+}
+
+#[test]
+fn what_a_key_holds_on_disk_is_bounded_and_comes_back() {
+    let folder = TempDir::new().unwrap();
+    let spool = Spool::open_in(folder.path(), &limits()).unwrap();
+    let [mut first, mut second, mut other] =
+        ["key_a", "key_a", "key_b"].map(|key| spool.owned_by(Some(key)).begin().unwrap());
+    first.write(&[0; 40]).unwrap();
+    assert_eq!(why(second.write(&[0; 21])), Some(Exceeded::KeyDisk));
+    second.write(&[0; 20]).unwrap();
+    other.write(&[0; 40]).unwrap();
+    assert_eq!(why(other.write(&[0; 1])), Some(Exceeded::Disk));
+    assert_eq!((spool.usage().disk, spool.usage().refused), (100, 2));
+    let whole = first.finish();
+    assert_eq!(why(other.write(&[0; 1])), Some(Exceeded::Disk), "until its job is over");
+    drop(whole);
+    other.write(&[0; 20]).unwrap();
+    drop((second, other));
+    assert_eq!(spool.usage().disk, 0);
+    // What was paid for is not refused.
+    spool.begin().unwrap().write(&[0; 1000]).unwrap();
+}
+
+#[test]
+fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
+    let folder = TempDir::new().unwrap();
+    let spool = Spool::open_in(folder.path(), &limits()).unwrap();
+    let [mut first, mut second] = [(); 2].map(|()| spool.owned_by(Some("key_a")).memory());
+    first.hold(40).unwrap();
+    assert_eq!(why(second.hold(21)), Some(Exceeded::KeyMemory));
+    first.hold(10).unwrap();
+    second.hold(21).unwrap();
+    assert_eq!(why(spool.owned_by(Some("key_b")).memory().hold(70)), Some(Exceeded::KeyMemory));
+    let mut third = spool.owned_by(Some("key_b")).memory();
+    third.hold(60).unwrap();
+    assert_eq!(why(spool.owned_by(Some("key_c")).memory().hold(10)), Some(Exceeded::Memory));
+    drop((first, second, third));
+    assert_eq!(spool.usage().memory, 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn the_last_free_space_belongs_to_the_database() {
+    let folder = TempDir::new().unwrap();
+    let spool = Spool::open_in(folder.path(), &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT }).unwrap();
+    assert_eq!(why(spool.begin().map(drop)), Some(Exceeded::Free));
+    assert_eq!(idle(&spool), 0, "the files that wait were let go first");
 }

@@ -3,6 +3,7 @@
 //! Locks are the kernel's (`File::lock`): they die with their process, so a `kill -9` leaves nothing to clean up.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,76 @@ pub(super) struct DataDir(PathBuf);
 
 /// The right to serve from a data directory. It ends when this is dropped, or with the process.
 #[derive(Debug)]
-pub(crate) struct ServeLock(#[expect(dead_code, reason = "the open file is the lock")] File);
+pub(crate) struct ServeLock(File);
+
+/// What a process that serves from a data directory says of itself.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    /// The id of the process.
+    pub(crate) process: i32,
+    /// How often it has read its configuration again.
+    pub(crate) reloads: u64,
+    /// What the last time came to: what has changed, or why nothing has.
+    pub(crate) last: Result<String, String>,
+}
+
+const LOCK: &str = "serve.lock";
+
+// === impl ServeLock ===
+
+impl ServeLock {
+    /// Says which process serves, how often it has read its configuration again, and what the last time came to.
+    ///
+    /// Where that cannot be written only `config reload` misses it, so it is logged and nothing more.
+    pub(crate) fn tell(&self, reloads: u64, last: &Result<String, String>) {
+        let (word, text) = match last {
+            Ok(text) => ("done", text),
+            Err(text) => ("refused", text),
+        };
+        let text = format!("{}\n{reloads}\n{word}\n{text}\n", std::process::id());
+        let written = self.0.set_len(0).and_then(|()| {
+            let mut file = &self.0;
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(text.as_bytes())
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "the lock file cannot be written to");
+        }
+    }
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// The process that serves from this directory, if one does. One that is just starting has not said anything yet.
+    ///
+    /// # Errors
+    ///
+    /// Where the lock file cannot be read.
+    pub(crate) fn find(data_dir: &Path) -> std::io::Result<Option<Self>> {
+        let mut file = match File::open(data_dir.join(LOCK)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock_shared() {
+            // Nobody holds it; the words in it are of a process that has ended.
+            Ok(()) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.splitn(4, '\n');
+        let (process, reloads, word) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?, lines.next()?);
+        let text = lines.next()?.trim_end().to_owned();
+        Some(Self { process, reloads, last: if word == "done" { Ok(text) } else { Err(text) } })
+    }
+}
 
 impl DataDir {
     /// Makes the directory where it is missing. One that exists is left as its owner set it up.
@@ -59,7 +129,7 @@ impl DataDir {
 
     /// Only one process at a time serves.
     pub(super) fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {
-        let file = self.lock_file("serve.lock")?;
+        let file = self.lock_file(LOCK)?;
         match file.try_lock() {
             Ok(()) => Ok(ServeLock(file)),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse { data_dir: self.0.clone() }),

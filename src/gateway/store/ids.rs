@@ -110,6 +110,16 @@ identifier!(
     NodeId
 );
 
+impl UserId {
+    /// The owner of keys that belong to no person yet: no user can be found by it. The first admin receives such keys.
+    pub(crate) const NOBODY: &str = "usr_nobody";
+
+    /// See [`UserId::NOBODY`].
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.0 == Self::NOBODY
+    }
+}
+
 impl NodeId {
     /// The only node of a database that no second server may use.
     pub(crate) fn only() -> Self {

@@ -1,16 +1,19 @@
 //! Keys as they are stored, and what the rooms ask of a database about them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use async_trait::async_trait;
 
+use super::acts::UnknownWord;
 use super::{Act, GroupId, KeyId, Page, PublicId, StoreError, Timestamp, UserId};
 
 /// What the rooms ask of a database about keys. Every change writes its row of the audit trail with it.
 #[async_trait]
 pub(crate) trait KeyStore: Send + Sync {
-    /// Adds a key. [`StoreError::Conflict`] where the id or the public id is taken.
-    async fn insert_key(&self, act: &Act, key: &KeyRow) -> Result<(), StoreError>;
+    /// Adds a key. [`StoreError::Conflict`] where the id or the public id is taken. False, and nothing is added, if its
+    /// owner has `at_most` keys already that are not deleted.
+    async fn insert_key(&self, act: &Act, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError>;
 
     /// The key with that id or public id, unless it is deleted or somebody else's.
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError>;
@@ -21,30 +24,31 @@ pub(crate) trait KeyStore: Send + Sync {
     /// A part of the keys that are not deleted, newest first.
     async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<Page<KeyRow>, StoreError>;
 
-    /// Makes these changes, all of them or none, to the key with that id or public id; `None` where there is none, or it is
-    /// deleted or somebody else's.
+    /// Makes these changes, all of them or none, to the key with that id or public id. With an owner they are made by
+    /// the owner, who cannot undo the decisions of an admin; without one, by an admin.
     async fn change_key(
         &self,
         act: &Act,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
-    ) -> Result<Option<KeyRow>, StoreError>;
+    ) -> Result<KeyChanged, StoreError>;
 
-    /// Gives a key another hash. `None` as for a change.
+    /// Gives a key another hash, with the same rules as for a change.
     async fn rotate_key(
         &self,
         act: &Act,
         key: &KeyId,
         owner: Option<&UserId>,
         next: Rotation,
-    ) -> Result<Option<KeyRow>, StoreError>;
+    ) -> Result<KeyChanged, StoreError>;
 
-    /// What has changed of the keys behind this revision, deleted ones too, in the order of their revisions.
+    /// What has changed of the keys behind this revision, in the order of their revisions. Deleted keys are among them,
+    /// unless everything is asked for, which is from revision 0.
     async fn keys_after(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError>;
 
-    /// Notes that a key was used. Never changes anything else, so a late call cannot revive a key.
-    async fn touch_key(&self, key: &KeyId, at: Timestamp) -> Result<(), StoreError>;
+    /// Notes that keys were used. Never changes anything else, so a late call cannot revive a key.
+    async fn touch_keys(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError>;
 }
 
 /// A key with the names of its user and group. The secret itself is nowhere.
@@ -58,8 +62,8 @@ pub(crate) struct KeyRow {
     pub(crate) name: String,
     /// Whose it is.
     pub(crate) user: UserId,
-    /// The name of the user.
-    pub(crate) user_name: String,
+    /// The name of the user; none if the key belongs to no person yet.
+    pub(crate) user_name: Option<String>,
     /// Since when the user has been disabled.
     pub(crate) user_disabled_at: Option<Timestamp>,
     /// The group that it is served in.
@@ -78,6 +82,10 @@ pub(crate) struct KeyRow {
     pub(crate) last_used_at: Option<Timestamp>,
     /// Since when it has been disabled.
     pub(crate) disabled_at: Option<Timestamp>,
+    /// Set if it is disabled and its owner cannot enable it.
+    pub(crate) locked: Option<KeyLock>,
+    /// The latest end that its owner may choose.
+    pub(crate) latest_end: Option<Timestamp>,
     /// Since when it has been deleted.
     pub(crate) deleted_at: Option<Timestamp>,
 }
@@ -93,6 +101,28 @@ pub(crate) enum KeyState {
     Expired,
     /// Its user was disabled.
     UserDisabled,
+}
+
+/// Why a key is disabled in a way that only an admin can undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyLock {
+    /// An admin or a command disabled it.
+    Admin,
+    /// Its owner left the group of the key.
+    LeftGroup,
+}
+
+/// What became of a change of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeyChanged {
+    /// It is done.
+    Done(Box<KeyRow>),
+    /// There is no such key, or it is deleted or somebody else's.
+    Unknown,
+    /// Nothing was changed: its owner cannot enable or rotate it.
+    Locked(KeyLock),
+    /// Nothing was changed: its owner cannot give it a later end than this one.
+    PastLatestEnd(Timestamp),
 }
 
 /// What is needed to check a key.
@@ -114,6 +144,8 @@ pub(crate) struct KeyCheck {
     pub(crate) expires_at: Option<Timestamp>,
     /// Whether it is refused now: it or its user is disabled, or it is deleted.
     pub(crate) refused: bool,
+    /// Whether it is deleted, and need not be known any more.
+    pub(crate) deleted: bool,
     /// Grows with every change of the above.
     pub(crate) revision: i64,
 }
@@ -182,6 +214,39 @@ impl KeyRow {
             KeyState::Expired
         } else {
             KeyState::Active
+        }
+    }
+}
+
+// === impl KeyLock ===
+
+impl KeyLock {
+    /// The word for it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::LeftGroup => "left_group",
+        }
+    }
+}
+
+impl FromStr for KeyLock {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        [Self::Admin, Self::LeftGroup].into_iter().find(|lock| lock.as_str() == text).ok_or(UnknownWord)
+    }
+}
+
+// === impl KeyChanged ===
+
+#[cfg(test)]
+impl KeyChanged {
+    /// The key, if the change was made.
+    pub(crate) fn done(self) -> Option<KeyRow> {
+        match self {
+            Self::Done(key) => Some(*key),
+            Self::Unknown | Self::Locked(_) | Self::PastLatestEnd(_) => None,
         }
     }
 }

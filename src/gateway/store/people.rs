@@ -6,7 +6,9 @@ use std::str::FromStr;
 use async_trait::async_trait;
 
 use super::acts::UnknownWord;
-use super::{Act, AuditFilter, AuditRow, GroupId, Page, PublicId, SessionId, StoreError, Timestamp, TokenId, UserId};
+use super::{
+    Act, AuditFilter, AuditRow, GroupId, KeyRow, Page, PublicId, SessionId, StoreError, Timestamp, TokenId, UserId,
+};
 
 /// What the rooms ask of a database about people. Every change writes its row of the audit trail with it.
 #[async_trait]
@@ -192,7 +194,7 @@ pub(crate) struct NewUser {
 pub(crate) enum UserChange {
     /// Another role.
     Role(Role),
-    /// The groups in which they may make keys, all of them.
+    /// The groups in which they may make keys, all of them. Their keys in groups that they leave are locked.
     Groups(Vec<String>),
     /// They cannot sign in, their sessions end, and their keys are refused.
     Disable,
@@ -203,8 +205,8 @@ pub(crate) enum UserChange {
 /// What became of a change of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UserChanged {
-    /// It is done.
-    Done(UserRow),
+    /// It is done, and has disabled these keys.
+    Done(UserRow, Vec<KeyRow>),
     /// There is no such user.
     Unknown,
     /// Nobody would be left who can do it again. Nothing was changed.
@@ -343,6 +345,29 @@ impl fmt::Debug for PasswordHash {
 impl fmt::Debug for SecretHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[redacted]")
+    }
+}
+
+// === impl UserRow ===
+
+impl UserRow {
+    /// The owner of a key that belongs to no person yet.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            id: UserId::from(UserId::NOBODY),
+            name: String::new(),
+            role: Role::Member,
+            groups: Vec::new(),
+            has_password: false,
+            created_at: Timestamp::now(),
+            disabled_at: None,
+            last_sign_in_at: None,
+        }
+    }
+
+    /// The name, if it is a person's.
+    pub(crate) fn shown_name(&self) -> Option<String> {
+        (!self.id.is_nobody()).then(|| self.name.clone())
     }
 }
 

@@ -59,6 +59,16 @@ pub(crate) struct Record {
     pub(crate) fallback: Option<String>,
     /// Whether the gateway put an image tool into the request, as the group allows it for coding agents.
     pub(crate) injected_tool: bool,
+    /// The id that the upstream gave the response: a later request may go on from it, at the same account.
+    #[serde(skip)]
+    pub(crate) response_id: Option<String>,
+    /// What tells whether a client's own retry means this job: a keyed hash of its API key and its request.
+    #[serde(skip)]
+    pub(crate) fingerprint: Option<[u8; 32]>,
+    /// Why it failed, in a word of the gateway's.
+    pub(crate) error_reason: Option<String>,
+    /// Why it failed, in words of the upstream that are safe to show.
+    pub(crate) error_detail: Option<String>,
 }
 
 /// What became of a job.
@@ -149,6 +159,9 @@ pub(crate) struct Attempt {
     pub(crate) status: Option<u16>,
     /// How long the call took.
     pub(crate) latency_ms: u64,
+    /// The upstream's own id of the call, where it says one.
+    #[serde(default)]
+    pub(crate) upstream_request_id: Option<String>,
 }
 
 /// The class of a failed attempt, by whether an image can have been made.

@@ -12,6 +12,7 @@ mod page;
 mod people;
 mod records;
 mod replays;
+mod retention;
 mod rotate;
 mod together;
 mod tokens;
@@ -30,9 +31,9 @@ use sqlx::SqlitePool;
 
 use super::data_dir::DataDir;
 use super::{
-    AccountChange, AccountId, AccountRow, AccountSpec, Act, Claimed, MasterKey, NewAccount, NodeId, PepperKey, Record,
-    RecordFilter, RecordWrite, ReplayDone, ReplayRow, RequestId, ServeLock, Store, StoreError, StoredReplay, Timestamp,
-    TokenRow, UserId, Vault, Written,
+    AccountChange, AccountId, AccountRow, AccountSpec, Act, Claimed, Kept, MasterKey, NewAccount, NodeId, PepperKey,
+    Record, RecordFilter, RecordWrite, ReplayDone, ReplayRow, RequestId, ServeLock, State, Store, StoreError,
+    StoredReplay, Timestamp, TokenRow, UserId, Vault, Written,
 };
 use trouble::during;
 
@@ -179,16 +180,24 @@ impl Store for SqliteStore {
         replays::list(&self.readers).await.map_err(during("listing answers"))
     }
 
-    async fn expired_replays(&self, now: Timestamp, limit: u32) -> Result<Vec<StoredReplay>, StoreError> {
-        replays::expired(&self.readers, now, limit).await.map_err(during("listing answers"))
+    async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
+        replays::clear(&self.writer, now, but, limit).await.map_err(during("clearing answers"))
     }
 
     async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError> {
         records::write(&self.writer, node, writes).await.map_err(during("writing records"))
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        records::check_writable(&self.writer).await.map_err(during("checking whether the database takes writes"))
+    }
+
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
         records::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
+    }
+
+    async fn remove_old(&self, kept: Kept, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        retention::remove(&self.writer, kept, before, limit).await.map_err(during("removing old rows"))
     }
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
@@ -198,5 +207,13 @@ impl Store for SqliteStore {
 
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
         records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
+    }
+
+    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<State>, StoreError> {
+        records::twins(&self.readers, fingerprint, since, limit).await.map_err(during("looking up a retried request"))
+    }
+
+    async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError> {
+        records::maker_of(&self.readers, response_id, user).await.map_err(during("looking up a response"))
     }
 }

@@ -51,6 +51,17 @@ pub(crate) async fn older(master_key: [u8; 32], hash: &[u8]) -> TempDir {
     dir
 }
 
+/// So many claims in the database of this directory that were over long ago, each with its answer.
+pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
+    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    let insert = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
+        INSERT INTO replays SELECT randomblob(32), randomblob(32), 'req_' || i, 'only', '2026-01-01T00:00:00.000Z', \
+        '2026-01-02T00:00:00.000Z', 200, 'application/json', '{}', i || '.answer', 5000000, randomblob(61) FROM n";
+    sqlx::query(insert).bind(count).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
 /// An intent.
 pub(crate) fn record(request_id: &str) -> Record {
     Record {
@@ -61,6 +72,8 @@ pub(crate) fn record(request_id: &str) -> Record {
         stream: false,
         state: State::Running,
         error_code: None,
+        error_reason: None,
+        error_detail: None,
         size: Some("1536x1024".to_owned()),
         quality: Some("low".to_owned()),
         output_format: Some("webp".to_owned()),
@@ -78,6 +91,8 @@ pub(crate) fn record(request_id: &str) -> Record {
         end_user: Some("u-1".to_owned()),
         fallback: None,
         injected_tool: false,
+        response_id: None,
+        fingerprint: None,
     }
 }
 
@@ -96,8 +111,15 @@ pub(crate) fn finished(request_id: &str) -> Record {
         }),
         latency_ms: Some(8123),
         first_byte_ms: Some(8011),
-        attempts: vec![Attempt { account: "primary".to_owned(), class: None, status: Some(200), latency_ms: 8100 }],
+        attempts: vec![Attempt {
+            account: "primary".to_owned(),
+            class: None,
+            status: Some(200),
+            latency_ms: 8100,
+            upstream_request_id: Some("req_1".to_owned()),
+        }],
         account: Some("primary".to_owned()),
+        response_id: Some("resp_1".to_owned()),
         ..record(request_id)
     }
 }
@@ -117,7 +139,7 @@ pub(crate) async fn key(store: &dyn Store, name: &str) -> KeyRow {
         public_id: PublicId::from(format!("public-{name}")),
         name: name.to_owned(),
         user: user.id,
-        user_name: user.name,
+        user_name: Some(user.name),
         user_disabled_at: None,
         group: group.id,
         group_name: group.name,
@@ -127,9 +149,11 @@ pub(crate) async fn key(store: &dyn Store, name: &str) -> KeyRow {
         expires_at: Some("2027-01-01T00:00:00.250Z".parse().unwrap()),
         last_used_at: None,
         disabled_at: None,
+        locked: None,
+        latest_end: Some("2027-01-01T00:00:00.250Z".parse().unwrap()),
         deleted_at: None,
     };
-    store.insert_key(&act, &row).await.unwrap();
+    assert!(store.insert_key(&act, &row, None).await.unwrap());
     row
 }
 

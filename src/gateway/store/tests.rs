@@ -194,8 +194,8 @@ fn a_record_prints_as_the_documented_line() {
         r#""usage":{"input_tokens":17,"input_tokens_details":{"image_tokens":0,"text_tokens":17},"#,
         r#""output_tokens":392,"output_tokens_details":{"image_tokens":392,"text_tokens":0},"total_tokens":409},"#,
         r#""cost_usd":null,"latency_ms":8123,"first_byte_ms":8011,"#,
-        r#""attempts":[{"account":"primary","class":null,"status":200,"latency_ms":8100}],"#,
-        r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1","fallback":null,"injected_tool":false}"#,
+        r#""attempts":[{"account":"primary","class":null,"status":200,"latency_ms":8100,"upstream_request_id":"req_1"}],"#,
+        r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1","fallback":null,"injected_tool":false,"error_reason":null,"error_detail":null}"#,
     );
     assert_eq!(serde_json::to_string(&record).unwrap(), expected);
 }

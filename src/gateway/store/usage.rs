@@ -16,6 +16,8 @@ pub(crate) struct Counts {
     pub(crate) succeeded: u64,
     /// All others: failed, refused, cancelled, interrupted.
     pub(crate) failed: u64,
+    /// Requests that were refused before they became a job, which are in none of the others.
+    pub(crate) refused: u64,
     /// Images that were delivered, whatever became of the job.
     pub(crate) images: u64,
     /// Tokens that went in, as far as the upstream counted them.
@@ -50,13 +52,33 @@ pub(crate) struct KeyCounts {
     pub(crate) counts: Counts,
 }
 
+/// Requests with one key that were refused on one day before they became a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The day on which they came.
+    pub(crate) day: Day,
+    /// The id of the key, or [`Refused::NO_KEY`].
+    pub(crate) key: KeyId,
+    /// Whose it was.
+    pub(crate) user: UserId,
+    /// The name of its group.
+    pub(crate) group: String,
+    /// How many.
+    pub(crate) count: u32,
+}
+
+impl Refused {
+    /// The key of all requests without a known key together.
+    pub(crate) const NO_KEY: &str = "";
+}
+
 /// What people call a key and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyName {
     /// What its owner calls it.
     pub(crate) name: String,
-    /// The name of the user.
-    pub(crate) user_name: String,
+    /// The name of the user; none if the key belongs to no person yet.
+    pub(crate) user_name: Option<String>,
 }
 
 /// Which counts. What is not said does not matter.
@@ -90,6 +112,9 @@ pub(crate) trait UsageStore: Send + Sync {
 
     /// What each of these keys has used since ever; one that is missing was never used.
     async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError>;
+
+    /// Adds requests that were refused before they became a job, all of them or none.
+    async fn add_refused(&self, refused: &[Refused]) -> Result<(), StoreError>;
 
     /// What these keys are called, also those that are deleted; one that is missing never was.
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError>;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::hmac;
 
 use super::StoreError;
 use super::secret_bytes::SecretBytes;
@@ -17,12 +18,31 @@ const VERSION: u8 = 1;
 
 /// Seals and opens. Clones share one key.
 #[derive(Clone)]
-pub(crate) struct Vault(Arc<LessSafeKey>);
+pub(crate) struct Vault(Arc<Keys>);
+
+struct Keys {
+    seal: LessSafeKey,
+    hash: hmac::Key,
+}
 
 impl Vault {
     pub(super) fn new(key: &SecretBytes) -> Result<Self, StoreError> {
-        let key = UnboundKey::new(&AES_256_GCM, key.expose()).map_err(refused)?;
-        Ok(Self(Arc::new(LessSafeKey::new(key))))
+        let seal = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(refused)?;
+        // A key of its own for each use.
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.expose()), b"imagate keyed hash v1");
+        let hash = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
+        Ok(Self(Arc::new(Keys { seal, hash })))
+    }
+
+    /// A hash of what must be found again and never read: without the key nobody can try guesses at it.
+    pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
+        let mut hashed = hmac::Context::with_key(&self.0.hash);
+        hashed.update(&(context.len() as u64).to_be_bytes());
+        hashed.update(context.as_bytes());
+        hashed.update(plain);
+        let mut hash = [0; 32];
+        hash.copy_from_slice(hashed.sign().as_ref());
+        hash
     }
 
     /// Seals a value for one place. Random nonces are safe for some 2^32 values under one key, far more than there
@@ -39,7 +59,7 @@ impl Vault {
         let (head, body) = sealed.split_at_mut(1 + NONCE_LEN);
         debug_assert_eq!(head[0], VERSION);
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = self.0.seal_in_place_separate_tag(nonce, bound(context), body).map_err(refused)?;
+        let tag = self.0.seal.seal_in_place_separate_tag(nonce, bound(context), body).map_err(refused)?;
         sealed.extend_from_slice(tag.as_ref());
         Ok(sealed)
     }
@@ -63,7 +83,7 @@ impl Vault {
         }
         let mut body = body.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let length = self.0.open_in_place(nonce, bound(context), &mut body).ok()?.len();
+        let length = self.0.seal.open_in_place(nonce, bound(context), &mut body).ok()?.len();
         body.truncate(length);
         Some(body)
     }
@@ -90,6 +110,19 @@ mod tests {
 
     fn vault(byte: u8) -> Vault {
         Vault::new(&SecretBytes::new([byte; 32])).unwrap()
+    }
+
+    #[test]
+    fn a_keyed_hash_is_the_same_under_one_key_and_in_one_place() {
+        let (one, other) = (vault(1), vault(2));
+        assert_eq!(one.keyed_hash("mine", b"a prompt"), vault(1).keyed_hash("mine", b"a prompt"));
+        for different in [
+            one.keyed_hash("yours", b"a prompt"),
+            one.keyed_hash("mine", b"another"),
+            other.keyed_hash("mine", b"a prompt"),
+        ] {
+            assert_ne!(one.keyed_hash("mine", b"a prompt"), different);
+        }
     }
 
     #[test]

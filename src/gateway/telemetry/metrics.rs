@@ -14,6 +14,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::ConnectionMetrics;
+use super::log::dropped_lines;
 use crate::gateway::store::{Class, Record, State};
 use crate::image::Size;
 
@@ -31,8 +33,12 @@ pub(crate) struct Metrics {
     attempts: Family<AttemptLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
     accounts: AccountGauges,
+    connections: ConnectionMetrics,
     waiting: Gauge,
     unsettled: Gauge,
+    body_bytes: Gauge,
+    spool_bytes: Gauge,
+    refused_for_space: Counter,
     /// Held from what stands now until it is written: two who ask at once would clear each other's lines.
     telling: Mutex<()>,
 }
@@ -46,6 +52,12 @@ pub(crate) struct Now {
     pub(crate) waiting: usize,
     /// Records that have no durable outcome yet.
     pub(crate) unsettled: usize,
+    /// Bytes of request bodies in memory that are still arriving.
+    pub(crate) body_bytes: u64,
+    /// Bytes of uploads on disk.
+    pub(crate) spool_bytes: u64,
+    /// Bodies that a budget has refused since the start.
+    pub(crate) refused_for_space: u64,
 }
 
 /// How an account stands at this moment.
@@ -116,7 +128,7 @@ struct AccountLabels {
 
 /// A label of a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Word(&'static str);
+pub(super) struct Word(pub(super) &'static str);
 
 // === impl Metrics ===
 
@@ -131,8 +143,12 @@ impl Metrics {
             attempts: Family::default(),
             tokens: Family::default(),
             accounts: AccountGauges::default(),
+            connections: ConnectionMetrics::default(),
             waiting: Gauge::default(),
             unsettled: Gauge::default(),
+            body_bytes: Gauge::default(),
+            spool_bytes: Gauge::default(),
+            refused_for_space: Counter::default(),
             telling: Mutex::default(),
         };
         let registry = &mut metrics.registry;
@@ -145,8 +161,19 @@ impl Metrics {
         registry.register("tokens", "Tokens as the upstream counted them", metrics.tokens.clone());
         registry.register("waiting_requests", "Requests that wait for a place", metrics.waiting.clone());
         registry.register("unsettled_records", "Records without a durable outcome", metrics.unsettled.clone());
+        registry.register("log_lines_dropped", "Lines of the log that could not be written", dropped_lines());
+        registry.register("body_bytes", "Request bodies in memory that are still arriving", metrics.body_bytes.clone());
+        registry.register("spool_bytes", "Uploads on disk", metrics.spool_bytes.clone());
+        let about = "Request bodies that a budget of memory or disk has refused";
+        registry.register("bodies_refused_for_space", about, metrics.refused_for_space.clone());
         metrics.accounts.register(registry);
+        metrics.connections.register(registry);
         metrics
+    }
+
+    /// What is counted of the connections of callers.
+    pub(crate) const fn connections(&self) -> &ConnectionMetrics {
+        &self.connections
     }
 
     /// An answer has begun.
@@ -198,6 +225,10 @@ impl Metrics {
         self.accounts.set(&now.accounts);
         self.waiting.set(whole(now.waiting));
         self.unsettled.set(whole(now.unsettled));
+        self.body_bytes.set(i64::try_from(now.body_bytes).unwrap_or(i64::MAX));
+        self.spool_bytes.set(i64::try_from(now.spool_bytes).unwrap_or(i64::MAX));
+        // Whoever asks is alone, so nothing is counted twice.
+        self.refused_for_space.inc_by(now.refused_for_space.saturating_sub(self.refused_for_space.get()));
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

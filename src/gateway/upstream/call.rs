@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_ENCODING;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::classify::{self, IsParameter};
+use super::classify::{self, Blame};
 use super::reply::{Cause, Class, Failure, Reply, ReplyBody};
 use super::transport::{Kind, RequestBody, ResponseBody, SendError, Sent, Transport};
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
@@ -16,14 +16,16 @@ use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 /// So much of an error's body is read, for so long: an error is acted on even if its body never ends.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
+/// No upstream has longer ids for its calls.
+const REQUEST_ID_MAX: usize = 128;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
 
-/// Makes the call. `is_parameter` knows what callers of this protocol can have got wrong.
+/// Makes the call. `blame` says what its caller can have got wrong.
 pub(super) async fn call(
     transport: &Transport,
     request: Result<Request<RequestBody>, http::Error>,
     until: Instant,
-    is_parameter: IsParameter,
+    blame: Blame,
 ) -> Result<Reply, Failure> {
     let request = request.map_err(|error| {
         tracing::error!(%error, "an upstream request could not be made");
@@ -31,15 +33,26 @@ pub(super) async fn call(
     })?;
     let response = transport.send(request, until).await.map_err(|error| not_sent(&error))?;
     if response.status() != StatusCode::OK {
-        return Err(refused(response, is_parameter).await);
+        return Err(refused(response, blame).await);
     }
     if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
         // An upstream's header can hold anything: only a word that is known goes into the log.
         let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
         tracing::warn!(coding, "the upstream compressed an answer although it was asked not to");
-        return Err(Failure { class: Class::X, cause: Cause::Broken, status: Some(200) });
+        let request_id = request_id(response.headers());
+        return Err(Failure { request_id, ..Failure::new(Class::X, Cause::Broken).with_status(200) });
     }
-    Ok(Reply { body: ReplyBody::Wire(Box::new(response.into_body())), simulated: false, by_tool: false })
+    let request_id = request_id(response.headers());
+    let body = ReplyBody::Wire(Box::new(response.into_body()));
+    Ok(Reply { body, simulated: false, by_tool: false, request_id })
+}
+
+/// What an upstream calls a call, for whoever asks it about one. A header can hold anything: what no id has is left out.
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("x-request-id")?.to_str().ok()?;
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
+    let id: String = text.chars().filter(plain).take(REQUEST_ID_MAX).collect();
+    (!id.is_empty()).then_some(id)
 }
 
 /// No answer at all.
@@ -53,10 +66,11 @@ fn not_sent(error: &SendError) -> Failure {
 }
 
 /// An answer that is no success.
-async fn refused(response: Response<ResponseBody>, is_parameter: IsParameter) -> Failure {
+async fn refused(response: Response<ResponseBody>, blame: Blame) -> Failure {
     let (head, body) = response.into_parts();
     let body = read_error(body).await;
-    let failure = classify::status(head.status, &head.headers, &body, is_parameter);
+    let failure = classify::status(head.status, &head.headers, &body, blame);
+    let failure = Failure { request_id: request_id(&head.headers), ..failure };
     tracing::warn!(
         status = head.status.as_u16(),
         class = failure.class.as_str(),

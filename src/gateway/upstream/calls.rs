@@ -134,6 +134,10 @@ impl TokenEndpoint for Upstream {
         let (status, body) = self.post_form(url, form, authorization).await.map_err(|_| Unreachable)?;
         Ok(TokenAnswer { status, body })
     }
+
+    async fn probe(&self, address: &Address, authorization: Option<&HeaderValue>) -> Result<u16, Unreachable> {
+        Self::probe(self, address, authorization).await.map_err(|_| Unreachable)
+    }
 }
 
 /// One small call.

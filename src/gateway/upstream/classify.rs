@@ -6,6 +6,7 @@
 
 mod said;
 mod wait;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -19,17 +20,33 @@ use super::reply::{Cause, Class, Failure};
 use crate::tables::IMAGE_EDIT_FIELDS;
 use said::Said;
 
+/// What a caller reads where an upstream's own words cannot be passed on.
+const DECLINED: &str = "The upstream rejected the request, and names no parameter.";
+const TOO_LARGE: &str = "The request is too large for the limits of the upstream.";
 /// A longer name of a parameter is none.
 const PARAM_MAX: usize = 200;
 
-/// Knows what a caller can have got wrong.
-pub(super) type IsParameter = fn(&str) -> bool;
+/// What the caller of a request can have got wrong.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blame {
+    /// The caller wrote the body: its model, files and tools are the caller's choice.
+    pub(super) body: bool,
+    /// The parameters that the caller knows.
+    pub(super) is_parameter: fn(&str) -> bool,
+}
+
+/// An image job: the rules have checked its model, and the body is ours.
+pub(super) const IMAGE_BLAME: Blame = Blame { body: false, is_parameter: is_image_parameter };
+/// A response, which passes as the caller wrote it.
+pub(super) const RESPONSE_BLAME: Blame = Blame { body: true, is_parameter: is_response_parameter };
 
 /// The failure behind a status that is no success.
-pub(super) fn status(status: StatusCode, headers: &HeaderMap, body: &[u8], is_parameter: IsParameter) -> Failure {
+pub(super) fn status(status: StatusCode, headers: &HeaderMap, body: &[u8], blame: Blame) -> Failure {
     let error = serde_json::from_slice::<Value>(body).ok();
-    let (class, cause) = classify(status, headers, error.as_ref().and_then(object), is_parameter);
-    Failure { class, cause, status: Some(status.as_u16()) }
+    let error = error.as_ref().and_then(object);
+    let (class, cause) = classify(status, headers, error, blame);
+    let words = error.and_then(|error| words::shown(&cause, detail(error).as_deref()));
+    Failure { words, ..Failure::new(class, cause).with_status(status.as_u16()) }
 }
 
 /// The failure behind an answer of status 200 that is whole and holds no image: the members of the answer, of its error
@@ -39,10 +56,12 @@ pub(crate) fn error_in_answer(members: &Map<String, Value>, something: bool) -> 
     let paid = something || has_usage(members);
     let (class, cause) = match (detail(members), paid) {
         _ if said.refused => (Class::R, Cause::Refused),
+        (_, false) if said.unknown_model => (Class::N, Cause::Missing),
+        (_, false) if said.oversized && said.is_of_account() => declined(TOO_LARGE),
         (_, false) if said.is_of_account() => of_account(&said, &HeaderMap::new(), Some(members)),
         _ if said.reads_refused() => (Class::R, Cause::Refused),
-        (Some(detail), false) if names_parameter(&detail, is_image_parameter) => {
-            rejected(Some(detail.as_ref()), is_image_parameter)
+        (Some(detail), false) if names_parameter(&detail, IMAGE_BLAME) => {
+            rejected(Some(detail.as_ref()), &said, IMAGE_BLAME)
         }
         // A model that answers with words has decided against an image; another account has the same model.
         _ if said.text && !something && !has_failed_call(members) => (Class::R, Cause::Refused),
@@ -50,7 +69,8 @@ pub(crate) fn error_in_answer(members: &Map<String, Value>, something: bool) -> 
         (Some(_), false) => (Class::F, Cause::Failed),
         (None, false) => (Class::F, Cause::NoImage),
     };
-    Failure { class, cause, status: Some(200) }
+    let words = words::shown(&cause, detail(members).as_deref());
+    Failure { words, ..Failure::new(class, cause).with_status(200) }
 }
 
 /// The model has tried to draw, and its tool has failed: what it says about that is no refusal.
@@ -69,7 +89,7 @@ fn classify(
     status: StatusCode,
     headers: &HeaderMap,
     body: Option<&Map<String, Value>>,
-    is_parameter: IsParameter,
+    blame: Blame,
 ) -> (Class, Cause) {
     let said = body.map(Said::of).unwrap_or_default();
     if said.refused {
@@ -78,18 +98,35 @@ fn classify(
     match status.as_u16() {
         // Whatever else it says, it is about the account's own credentials.
         401 => (Class::N, Cause::Unreachable),
+        400 | 403 | 404 | 422 if said.unknown_model && !said.is_of_account() => (Class::N, unknown_model(blame)),
+        413 | 429 if said.oversized => declined(TOO_LARGE),
         400 | 403 | 413 | 415 | 422 if said.is_of_account() => of_account(&said, headers, body),
         429 => of_account(&said, headers, body),
         400 | 403 | 413 | 415 | 422 | 500 | 503 if said.reads_refused() => (Class::R, Cause::Refused),
-        400 | 413 | 415 | 422 => rejected(body.and_then(detail).as_deref(), is_parameter),
-        402 | 404 | 405 | 410 => (Class::N, Cause::Unfit),
-        403 => (Class::N, Cause::Unreachable),
+        400 | 413 | 415 | 422 => rejected(body.and_then(detail).as_deref(), &said, blame),
+        402 => (Class::N, Cause::Unfit),
+        // A file, a store or an earlier response that is not there.
+        404 if blame.body && body.is_some() => rejected(body.and_then(detail).as_deref(), &said, blame),
+        404 | 410 => (Class::N, Cause::Missing),
+        405 if body.is_some() => (Class::N, Cause::Missing),
+        403 if body.is_some() => (Class::N, Cause::Forbidden),
+        // A page, and not the words of the upstream: a firewall before it has something against the request.
+        403 | 405 => (Class::N, Cause::Blocked),
         451 => (Class::R, Cause::Refused),
         // Well-formed and without tokens: the upstream itself says that nothing was made.
         500 | 503 if body.is_some_and(|body| detail(body).is_some() && !has_usage(body)) => (Class::F, Cause::Failed),
         504 | 524 => (Class::X, Cause::Timeout),
         _ => (Class::X, Cause::Broken),
     }
+}
+
+fn declined(message: &str) -> (Class, Cause) {
+    (Class::N, Cause::Declined { message: message.to_owned() })
+}
+
+/// The model of an image job is one that the operator gives; that of a response is the caller's choice.
+const fn unknown_model(blame: Blame) -> Cause {
+    if blame.body { Cause::UnknownModel } else { Cause::Missing }
 }
 
 /// The account is not paid for, used up, or asked too fast.
@@ -123,22 +160,24 @@ fn detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Value>>> {
     flat.then_some(Cow::Borrowed(members))
 }
 
-/// A 4xx that names one of the caller's parameters is the caller's; any other is between the account and its upstream,
-/// and another account may do better. Either way nothing was made.
-fn rejected(detail: Option<&Map<String, Value>>, is_parameter: IsParameter) -> (Class, Cause) {
+/// A 4xx that names one of the caller's parameters is the caller's. One that names none may be about the account, so one
+/// more may be asked. Either way nothing was made.
+fn rejected(detail: Option<&Map<String, Value>>, said: &Said, blame: Blame) -> (Class, Cause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
-    let Some(param) = text("param").filter(|_| detail.is_some_and(|detail| names_parameter(detail, is_parameter)))
-    else {
-        return (Class::N, Cause::Unreachable);
-    };
-    let said = text("message").map(|message| clip(message, 1000)).filter(|message| speaks_of_parameters(message));
-    let message = said.unwrap_or_else(|| format!("The upstream rejected the parameter '{param}'."));
-    (Class::R, Cause::Rejected { param: Some(param.to_owned()), message })
+    let words = text("message").map(|message| clip(message, 1000)).filter(|message| speaks_of_parameters(message));
+    match text("param").filter(|param| (blame.is_parameter)(param)) {
+        Some(param) => {
+            let message = words.unwrap_or_else(|| format!("The upstream rejected the parameter '{param}'."));
+            (Class::R, Cause::Rejected { param: Some(param.to_owned()), message })
+        }
+        None if said.speaks_of_account() || text("param").is_some() => (Class::N, Cause::Unreachable),
+        None => declined(words.as_deref().unwrap_or(DECLINED)),
+    }
 }
 
 /// Whether an error names a parameter that callers know.
-fn names_parameter(detail: &Map<String, Value>, is_parameter: IsParameter) -> bool {
-    detail.get("param").and_then(Value::as_str).is_some_and(is_parameter)
+fn names_parameter(detail: &Map<String, Value>, blame: Blame) -> bool {
+    detail.get("param").and_then(Value::as_str).is_some_and(|param| (blame.is_parameter)(param))
 }
 
 /// The parameters of the image endpoints.
@@ -147,7 +186,7 @@ pub(super) fn is_image_parameter(param: &str) -> bool {
 }
 
 /// The parameters of a response, which is open: any path into the body, unless it is the account's own affair.
-pub(super) fn is_response_parameter(param: &str) -> bool {
+fn is_response_parameter(param: &str) -> bool {
     let path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'-');
     let root = param.split(['.', '[']).next().unwrap_or_default();
     let of_account = ["organization", "project", "api_key", "authorization", "account"].contains(&root);

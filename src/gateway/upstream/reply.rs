@@ -19,6 +19,8 @@ pub(crate) struct Reply {
     pub(crate) simulated: bool,
     /// A text model drew it with its tool: the image stands in a response.
     pub(crate) by_tool: bool,
+    /// What the upstream calls this call.
+    pub(crate) request_id: Option<String>,
 }
 
 /// The body of a reply, whoever makes it.
@@ -65,6 +67,10 @@ pub(crate) struct Failure {
     pub(crate) cause: Cause,
     /// The upstream's status, where it sent one.
     pub(crate) status: Option<u16>,
+    /// What the upstream calls the call that failed.
+    pub(crate) request_id: Option<String>,
+    /// What it says of the failure, as far as it is safe to show.
+    pub(crate) words: Option<String>,
 }
 
 /// Why an attempt gave no image.
@@ -94,8 +100,21 @@ pub(crate) enum Cause {
         /// Until the window opens again, where stated.
         wait: Option<Duration>,
     },
-    /// The account may not do this, or is not paid for: no window that opens again by itself.
+    /// The account is not paid for: no window that opens again by itself.
     Unfit,
+    /// The upstream has not, or not for this account, what every caller of the image endpoints may ask for.
+    Missing,
+    /// The upstream does not know the model that the caller chose, or does not give it to this account.
+    UnknownModel,
+    /// The upstream does not let the account do this, or this request be made.
+    Forbidden,
+    /// Something before the upstream has turned the request away with a page.
+    Blocked,
+    /// The upstream rejects the request and names nothing of it.
+    Declined {
+        /// What it says, as far as a caller may read it.
+        message: String,
+    },
     /// Too many requests for this account right now.
     Throttled {
         /// As the upstream advises.
@@ -103,6 +122,8 @@ pub(crate) enum Cause {
     },
     /// Our own disk does not keep the image: nothing that the account could help.
     Unkept,
+    /// The gateway stops and no longer waits for the answer.
+    Cutoff,
 }
 
 // === impl Class ===
@@ -124,7 +145,12 @@ impl Class {
 impl Failure {
     /// A failure without a status.
     pub(crate) const fn new(class: Class, cause: Cause) -> Self {
-        Self { class, cause, status: None }
+        Self { class, cause, status: None, request_id: None, words: None }
+    }
+
+    /// The same with a status.
+    pub(crate) fn with_status(self, status: u16) -> Self {
+        Self { status: Some(status), ..self }
     }
 }
 

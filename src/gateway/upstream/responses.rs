@@ -20,7 +20,7 @@ pub(super) async fn send(
     until: Instant,
 ) -> Result<Reply, Failure> {
     let request = request(address, lease.authorization(), job);
-    call::call(transport, request, until, classify::is_response_parameter).await
+    call::call(transport, request, until, classify::RESPONSE_BLAME).await
 }
 
 fn request(

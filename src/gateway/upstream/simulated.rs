@@ -106,13 +106,13 @@ impl Studio {
         body.draw();
         let first = std::future::poll_fn(|cx| body.easel.poll(cx)).await;
         body.easel.keep(first.map_err(|ReplyError| Failure::new(Class::F, Cause::Failed))?);
-        Ok(Reply { body: ReplyBody::Simulated(body), simulated: true, by_tool: false })
+        Ok(Reply { body: ReplyBody::Simulated(body), simulated: true, by_tool: false, request_id: None })
     }
 
     /// Begins a response; its picture is drawn while the answer is read.
     pub(super) fn respond(&self, job: &ResponseJob) -> Reply {
         let body = SimulatedResponse::new(job, Easel::new(&self.easels));
-        Reply { body: ReplyBody::SimulatedResponse(Box::new(body)), simulated: true, by_tool: false }
+        Reply { body: ReplyBody::SimulatedResponse(Box::new(body)), simulated: true, by_tool: false, request_id: None }
     }
 }
 

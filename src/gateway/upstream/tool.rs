@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::classify::Blame;
 use super::reply::{Cause, Failure, Reply};
 use super::transport::{Piece, RequestBody, Transport};
 use super::{call, classify};
@@ -36,7 +37,8 @@ pub(super) async fn send(
     until: Instant,
 ) -> Result<Reply, Failure> {
     let request = request(host, lease.authorization(), job);
-    let reply = call::call(transport, request, until, is_parameter).await.map_err(in_words_of_the_caller)?;
+    let blame = Blame { is_parameter, ..classify::IMAGE_BLAME };
+    let reply = call::call(transport, request, until, blame).await.map_err(in_words_of_the_caller)?;
     Ok(Reply { by_tool: true, ..reply })
 }
 
@@ -225,10 +227,10 @@ mod tests {
 
     #[test]
     fn what_the_upstream_says_of_its_tool_is_said_of_the_callers_field() {
-        let rejected = |param: &str| Failure {
-            class: super::super::Class::R,
-            cause: Cause::Rejected { param: Some(param.to_owned()), message: format!("Unknown parameter: '{param}'.") },
-            status: Some(400),
+        let rejected = |param: &str| {
+            let message = format!("Unknown parameter: '{param}'.");
+            let cause = Cause::Rejected { param: Some(param.to_owned()), message };
+            Failure::new(super::super::Class::R, cause).with_status(400)
         };
         assert_eq!(in_words_of_the_caller(rejected("tools[0].size")), rejected("size"));
         assert!(is_parameter("tools[0].quality") && is_parameter("user"));

@@ -3,10 +3,12 @@
 //! Many texts here come from callers. A spreadsheet takes a cell that begins like a formula for one, and a formula can
 //! fetch an address or start a program: such a text gets an apostrophe in front.
 
+use crate::gateway::names;
+
 use super::{Counts, DayCounts, NamedCounts, NamedRecord};
 
 /// The names are those of the JSON records; what is nested there is named with both words.
-const RECORD: [&str; 32] = [
+const RECORD: [&str; 34] = [
     "request_id",
     "created_at",
     "operation",
@@ -39,10 +41,12 @@ const RECORD: [&str; 32] = [
     "end_user",
     "fallback",
     "injected_tool",
+    "error_reason",
+    "error_detail",
 ];
 
-const COUNTS: [&str; 7] =
-    ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens"];
+const COUNTS: [&str; 8] =
+    ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens", "refused"];
 const KEY: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
 /// The line above records.
@@ -109,12 +113,14 @@ fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [Stri
         text(&record.end_user),
         text(&record.fallback),
         record.injected_tool.to_string(),
+        text(&record.error_reason),
+        text(&record.error_detail),
     ]
 }
 
 fn of_counts(counts: &Counts) -> [String; COUNTS.len()] {
-    let Counts { requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens } = counts;
-    [requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens].map(u64::to_string)
+    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = counts;
+    [requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens, refused].map(u64::to_string)
 }
 
 fn line(fields: impl IntoIterator<Item = String>) -> String {
@@ -134,8 +140,9 @@ fn text(value: &Option<String>) -> String {
 
 /// A text that no spreadsheet takes for a formula. The wide letters are those that some take for the others.
 fn safe(text: &str) -> String {
+    let text = names::shown_but(text, |letter| matches!(letter, '\t' | '\r' | '\n'));
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
-    if is_formula { format!("'{text}") } else { text.to_owned() }
+    if is_formula { format!("'{text}") } else { text.into_owned() }
 }
 
 fn quoted(field: &str) -> String {
@@ -161,7 +168,10 @@ mod tests {
     #[test]
     fn without_rows_there_is_still_a_heading() {
         assert_eq!((heading() + &records([])).lines().count(), 1);
-        assert_eq!(days(&[]), "day,requests,succeeded,failed,images,input_tokens,output_tokens,total_tokens\r\n");
+        assert_eq!(
+            days(&[]),
+            "day,requests,succeeded,failed,images,input_tokens,output_tokens,total_tokens,refused\r\n"
+        );
         assert!(keys(&[]).starts_with("key,name,user,user_name,group,requests,"));
     }
 

@@ -12,7 +12,7 @@ pub(crate) fn script(name: &str) -> PathBuf {
 }
 
 /// The target folder.
-pub(super) fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned()
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn node(variable: &str, name: &str, packages: &[&str], scripts: &[&st
 }
 
 #[track_caller]
-pub(super) fn run(command: &mut Command) {
+pub(crate) fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
 }

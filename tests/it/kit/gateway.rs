@@ -63,11 +63,32 @@ impl Gateway {
         Self::with("", &[])
     }
 
+    /// Ends it, and starts it again with so many descriptors at most.
+    #[track_caller]
+    pub(crate) fn restart_with_descriptors(&mut self, count: usize) {
+        self.kill();
+        let program = self.program().args(["serve", "--config"]).args([self.config()]);
+        self.run(program.with_descriptors(count));
+    }
+
+    /// Starts again with a log of little but warnings: for tests of very many requests.
+    #[track_caller]
+    pub(crate) fn with_quiet_log(mut self) -> Self {
+        self.environment.push(("IMAGATE_LOG".to_owned(), "warn,imagate::gateway::serve=info".to_owned()));
+        self.kill();
+        self.start();
+        self
+    }
+
     /// Starts the program again on the same data.
     #[track_caller]
     pub(crate) fn start(&mut self) {
         assert!(self.server.is_none(), "it still runs");
-        let program = self.program().args(["serve", "--config"]).args([self.config()]);
+        self.run(self.program().args(["serve", "--config"]).args([self.config()]));
+    }
+
+    #[track_caller]
+    fn run(&mut self, program: Program) {
         let server = program.serve();
         self.watch.listen(server.address());
         self.watch.count(metrics_address(&server));
@@ -192,7 +213,7 @@ impl Gateway {
     /// A new key as `key create --json` prints it.
     #[track_caller]
     pub(crate) fn make_key(&self, name: &str) -> Value {
-        self.manage(&["key", "create", "--name", name, "--json"]).json()
+        self.manage(&["key", "create", "--name", name, "--user", "admin", "--json"]).json()
     }
 
     /// The secret of the key that the tests use.

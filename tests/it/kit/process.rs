@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,18 @@ impl Program {
         self
     }
 
+    /// May have so many files and connections open at most.
+    pub(crate) fn with_descriptors(self, count: usize) -> Self {
+        let mut shell = Command::new("sh");
+        shell.env_clear().stdin(Stdio::null()).args(["-c", &format!("ulimit -n {count}; exec \"$0\" \"$@\"")]);
+        shell.arg(self.0.get_program()).args(self.0.get_args());
+        shell.envs(self.0.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        if let Some(folder) = self.0.get_current_dir() {
+            shell.current_dir(folder);
+        }
+        Self(shell)
+    }
+
     /// Reads this file as its standard input.
     #[track_caller]
     pub(crate) fn stdin(mut self, file: &Path) -> Self {
@@ -105,10 +117,34 @@ impl Program {
 
     /// Starts it as a server and waits until it listens.
     #[track_caller]
-    pub(crate) fn serve(mut self) -> Server {
+    pub(crate) fn serve(self) -> Server {
+        let (mut child, stderr) = self.spawn();
+        let stderr = Lines::follow(stderr);
+        Self::wait_until_it_listens(child.stdout.take().expect("stdout"), stderr, child)
+    }
+
+    /// As [`Program::serve`], but its log is read only as far as the test reads it.
+    #[track_caller]
+    pub(crate) fn serve_with_log(self) -> (Server, BufReader<ChildStderr>) {
+        let (mut child, stderr) = self.spawn();
+        let server = Self::wait_until_it_listens(child.stdout.take().expect("stdout"), Arc::default(), child);
+        (server, BufReader::new(stderr))
+    }
+
+    /// Starts it with another standard output, and waits for nothing. Whoever asks for it must end it.
+    pub(crate) fn spawn_printing_to(mut self, out: impl Into<Stdio>) -> Child {
+        self.0.stdout(out).stderr(Stdio::piped()).spawn().expect("the program starts")
+    }
+
+    fn spawn(mut self) -> (Child, ChildStderr) {
         let mut child = self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let stdout = Lines::follow(child.stdout.take().expect("stdout"));
-        let stderr = Lines::follow(child.stderr.take().expect("stderr"));
+        let stderr = child.stderr.take().expect("stderr");
+        (child, stderr)
+    }
+
+    #[track_caller]
+    fn wait_until_it_listens(stdout: ChildStdout, stderr: Arc<Lines>, mut child: Child) -> Server {
+        let stdout = Lines::follow(stdout);
         let address = stdout.wait_for("listening on http://");
         let Some(address) = address.and_then(|line| line.trim_end_matches('/').parse().ok()) else {
             drop(child.kill());
@@ -199,21 +235,39 @@ impl Server {
 
     /// `SIGTERM`.
     pub(crate) fn terminate(&self) {
-        let sent = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
-        assert!(sent.expect("a shell").success());
+        self.signal("TERM");
+    }
+
+    /// The signal of this name, without `SIG`.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.child, name);
     }
 
     /// Waits for the end; panics when it does not come within `limit`.
     #[track_caller]
     pub(crate) fn wait(&mut self, limit: Duration) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a status") {
-                return status;
-            }
-            assert!(start.elapsed() < limit, "still running after {limit:?}\n{}", self.stderr.all());
-            pause(Duration::from_millis(20));
+        assert!(ends_within(&mut self.child, limit), "still running after {limit:?}\n{}", self.stderr.all());
+        self.child.wait().expect("a status")
+    }
+}
+
+/// Sends a signal to this very process.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
+    assert!(sent.expect("a shell").success());
+}
+
+/// Whether a process ends within `limit`.
+pub(crate) fn ends_within(child: &mut Child, limit: Duration) -> bool {
+    let start = Instant::now();
+    loop {
+        if child.try_wait().expect("a status").is_some() {
+            return true;
         }
+        if start.elapsed() > limit {
+            return false;
+        }
+        pause(Duration::from_millis(20));
     }
 }
 

@@ -132,18 +132,6 @@ fn a_shorter_rest_does_not_cut_a_longer_one() {
 }
 
 #[test]
-fn an_account_that_may_not_is_left_alone_for_a_minute_and_longer() {
-    let mut story = Story::new();
-    let mut now = 0;
-    for expected in [60_u32, 120, 240, 480, 960, 1920, 3600, 3600] {
-        story.cooling.unfit(story.at(now));
-        assert_eq!(story.left(now), Some(f64::from(expected)));
-        now += u64::from(expected);
-        assert_eq!(story.left(now), None);
-    }
-}
-
-#[test]
 fn refused_credentials_are_counted_in_a_row() {
     let mut story = Story::new();
     assert_eq!(story.cooling.unauthorized(401, story.at(0)), 1);

@@ -1,3 +1,5 @@
+mod crowd;
+
 use std::num::NonZeroU32;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -36,7 +38,7 @@ fn pool(accounts: &[config::Account]) -> Arc<Pool> {
 }
 
 fn standard() -> Wanted {
-    Wanted { group: "default".to_owned(), ..Wanted::default() }
+    Wanted { group: "default".to_owned(), model: Some("m".into()), ..Wanted::default() }
 }
 
 fn large() -> Wanted {
@@ -44,7 +46,7 @@ fn large() -> Wanted {
 }
 
 async fn take(pool: &Arc<Pool>, key: &str, wanted: Wanted) -> Result<Place, NoLease> {
-    pool.place(&KeyId::from(key), wanted, Instant::now() + LONG).await
+    pool.place(&Requester::alone(key), wanted, Instant::now() + LONG).await
 }
 
 /// Lets everybody who can go on do so, until they wait.
@@ -181,15 +183,16 @@ async fn nobody_waits_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_has_a_line_of_bounded_length_and_a_full_house_takes_from_the_longest() {
+async fn a_user_has_a_line_of_bounded_length_and_a_full_house_takes_from_the_longest() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    let mut lines: Vec<_> =
-        (0..QUEUE_MAX).map(|number| pool.ask(&KeyId::from(format!("{}", number / KEY_MAX)), standard())).collect();
+    let mut lines: Vec<_> = (0..QUEUE_MAX)
+        .map(|number| pool.ask(&Requester::alone(&format!("{}", number / USER_MAX)), standard()))
+        .collect();
     let refused = |asked: &Asked| matches!(asked, Asked::Answered(Err(NoLease::Busy)));
     assert!(!lines.iter().any(refused));
-    assert!(refused(&pool.ask(&KeyId::from("0"), standard())));
-    let newcomer = pool.ask(&KeyId::from("new"), standard());
+    assert!(refused(&pool.ask(&Requester::alone("0"), standard())));
+    let newcomer = pool.ask(&Requester::alone("new"), standard());
     assert!(!refused(&newcomer));
     let evicted = lines.iter_mut().filter_map(|asked| match asked {
         Asked::Waiting(_, answer) => answer.try_recv().ok(),
@@ -209,10 +212,10 @@ async fn those_without_hope_are_told_at_once() {
     let line = Line::default();
     line.join(&pool, "1", standard()).await;
     let wait = Some(Duration::from_secs(100));
-    pool.learn(&places[0], Lesson::Exhausted { wait });
+    pool.learn(places[0].granted(), Lesson::Exhausted { wait });
     settled().await;
     assert_eq!(line.got(), []);
-    pool.learn(&places[1], Lesson::Exhausted { wait: Some(Duration::from_secs(50)) });
+    pool.learn(places[1].granted(), Lesson::Exhausted { wait: Some(Duration::from_secs(50)) });
     settled().await;
     let least = Some(Duration::from_secs(50));
     assert_eq!(line.got(), [Err(NoLease::Resting { exhausted: true, wait: least })]);
@@ -240,7 +243,7 @@ async fn only_limits_are_worth_waiting_for() {
     .into_iter();
     let mut step = async || {
         let place = take(&pool, "x", standard()).await.unwrap();
-        pool.learn(&place, lessons.next().unwrap());
+        pool.learn(place.granted(), lessons.next().unwrap());
     };
     step().await;
     step().await;
@@ -253,16 +256,18 @@ async fn only_limits_are_worth_waiting_for() {
 async fn an_account_that_may_not_is_no_reason_to_wait() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    pool.learn(&place, Lesson::Unfit { status: 402 });
+    pool.learn(place.granted(), Lesson::Unfit { status: 402 });
     drop(place);
     assert_eq!(take(&pool, "1", standard()).await.err(), Some(NoLease::NoneLeft));
+    let other = Wanted { model: Some("other".into()), ..standard() };
+    assert!(take(&pool, "1", other).await.is_ok(), "what it has not got is one model");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rest_that_ends_wakes_those_who_wait_for_another() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
     let places = [take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap()];
-    pool.learn(&places[0], Lesson::Throttled { wait: Some(Duration::from_secs(5)) });
+    pool.learn(places[0].granted(), Lesson::Throttled { wait: Some(Duration::from_secs(5)) });
     let [resting, busy] = places;
     let name = resting.account().name().to_owned();
     drop(resting);
@@ -295,7 +300,7 @@ async fn a_failing_account_is_left_out_then_probed_by_one_call() {
     let pool = pool(&[account("a", 4, 1), account("b", 4, 1)]);
     let not = |name: &str| Wanted { tried: vec![name.to_owned()], ..standard() };
     for _ in 0..3 {
-        pool.learn(&take(&pool, "x", not("b")).await.unwrap(), Lesson::Faulty);
+        pool.learn(take(&pool, "x", not("b")).await.unwrap().granted(), Lesson::Faulty);
     }
     let mut places = Vec::new();
     for _ in 0..4 {
@@ -310,7 +315,7 @@ async fn a_failing_account_is_left_out_then_probed_by_one_call() {
     let line = Line::default();
     line.join(&pool, "1", standard()).await;
     assert_eq!(line.got(), []);
-    pool.learn(&probe, Lesson::Good);
+    pool.learn(probe.granted(), Lesson::Good);
     settled().await;
     assert_eq!(line.got(), [Ok("a".to_owned())]);
     drop((probe, places));
@@ -322,7 +327,7 @@ async fn an_account_that_fails_alone_goes_on_serving() {
     let pool = pool(&[account("a", 1, 1)]);
     for _ in 0..10 {
         let place = take(&pool, "x", standard()).await.unwrap();
-        pool.learn(&place, Lesson::Faulty);
+        pool.learn(place.granted(), Lesson::Faulty);
     }
     is_clean(&pool);
 }
@@ -340,16 +345,16 @@ impl Chance {
 /// One request of many: waits, works, and ends in one of the ways in which requests end.
 async fn random_request(pool: Arc<Pool>, mut chance: Chance) {
     let wanted = Wanted { large: chance.below(4) == 0, ..standard() };
-    let key = KeyId::from(format!("{}", chance.below(5)));
+    let key = Requester::alone(&format!("{}", chance.below(5)));
     let patience = Duration::from_millis(chance.below(200));
     let Ok(place) = pool.place(&key, wanted, Instant::now() + patience).await else { return };
     within_limits(&pool);
     tokio::time::sleep(Duration::from_millis(chance.below(20))).await;
     match chance.below(10) {
         0 => std::panic::resume_unwind(Box::new("a request breaks")),
-        1 => pool.learn(&place, Lesson::Faulty),
-        2 => pool.learn(&place, Lesson::Throttled { wait: Some(Duration::from_millis(chance.below(30) + 1)) }),
-        _ => pool.learn(&place, Lesson::Good),
+        1 => pool.learn(place.granted(), Lesson::Faulty),
+        2 => pool.learn(place.granted(), Lesson::Throttled { wait: Some(Duration::from_millis(chance.below(30) + 1)) }),
+        _ => pool.learn(place.granted(), Lesson::Good),
     }
     within_limits(&pool);
 }
@@ -421,6 +426,6 @@ fn a_panic_in_the_middle_leaves_the_pool_usable() {
         std::panic::resume_unwind(Box::new("while the lock is held"));
     }));
     assert!(broken.is_err());
-    assert!(matches!(pool.ask(&KeyId::from("x"), standard()), Asked::Answered(Ok(_))));
+    assert!(matches!(pool.ask(&Requester::alone("x"), standard()), Asked::Answered(Ok(_))));
     is_clean(&pool);
 }

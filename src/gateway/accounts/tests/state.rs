@@ -159,30 +159,70 @@ async fn an_older_look_does_not_undo_what_was_learnt_since() {
 }
 
 #[tokio::test]
-async fn refused_credentials_disable_an_account_with_a_reason() {
+async fn refused_credentials_disable_an_account_only_if_they_are_refused_by_themselves_too() {
     for status in [401, 403] {
         let (_dir, store) = fresh().await;
-        let accounts = start(&store, "one", &[with_key("a"), with_key("b")], &FakeTokens::rotating()).await;
+        let endpoint = FakeTokens::rotating();
+        let accounts = start(&store, "one", &[with_key("a"), with_key("b")], &endpoint).await;
+        endpoint.probe.store(status, Ordering::SeqCst);
         refuse(&accounts, status, 2);
-        round(&accounts).await;
+        tried(&accounts).await;
         assert_eq!(row(&store, "a").await.disabled_at, None, "{status}: twice is not yet again and again");
+        assert_eq!(endpoint.probes.load(Ordering::SeqCst), 0);
         refuse(&accounts, status, 3);
-        round(&accounts).await;
+        tried(&accounts).await;
         let row = row(&store, "a").await;
-        let reason = format!("the upstream refused its credentials 3 times in a row (status {status})");
+        let reason = format!("the upstream refuses its credentials again and again (status {status})");
         assert_eq!((row.disabled_at.is_some(), row.disabled_reason), (true, Some(reason)));
+        assert_eq!(endpoint.probes.load(Ordering::SeqCst), 1);
         assert_eq!(lease(&accounts).await.unwrap().account().name(), "b");
     }
+}
+
+#[tokio::test]
+async fn credentials_that_are_good_by_themselves_end_the_rest() {
+    let (_dir, store) = fresh().await;
+    let endpoint = FakeTokens::rotating();
+    let accounts = start(&store, "one", &[with_key("a")], &endpoint).await;
+    refuse(&accounts, 401, 30);
+    assert!(lease(&accounts).await.is_err(), "it rests");
+    tried(&accounts).await;
+    assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
+    let row = row(&store, "a").await;
+    assert_eq!((row.disabled_at, row.cooling_until), (None, None));
+}
+
+#[tokio::test]
+async fn without_an_answer_an_account_goes_on_resting_and_is_not_disabled() {
+    let (_dir, store) = fresh().await;
+    let endpoint = FakeTokens::rotating();
+    let accounts = start(&store, "one", &[with_key("a")], &endpoint).await;
+    for status in [0, 404, 503] {
+        endpoint.probe.store(status, Ordering::SeqCst);
+        refuse(&accounts, 401, 3);
+        tried(&accounts).await;
+        assert!(lease(&accounts).await.is_err(), "{status}");
+        assert_eq!(row(&store, "a").await.disabled_at, None, "{status}");
+    }
+}
+
+/// A round, to the end of what it has begun.
+async fn tried(accounts: &Arc<Accounts>) {
+    round(accounts).await;
+    while accounts.pool.lock().members.iter().any(|member| member.trying) {
+        tokio::task::yield_now().await;
+    }
+    round(accounts).await;
 }
 
 /// Refuses the credentials of the first account as often in a row, in calls that followed each other.
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut inner = accounts.pool.lock();
     let begin = Instant::now();
-    inner.members[0].learn(Lesson::Good, at(begin), chrono::Utc::now());
+    inner.members[0].learn(Lesson::Good, None, at(begin), chrono::Utc::now());
     for step in 1..=times {
         let moment = at(begin + Duration::from_secs(1000 * step));
-        inner.members[0].learn(Lesson::Unauthorized { status }, moment, chrono::Utc::now());
+        inner.members[0].learn(Lesson::Unauthorized { status }, None, moment, chrono::Utc::now());
     }
 }
 
@@ -234,7 +274,7 @@ async fn what_can_be_seen_of_a_lease_holds_no_secret() {
     let accounts = start(&store, "one", &all, &FakeTokens::rotating()).await;
     let leases = [
         lease(&accounts).await.unwrap(),
-        accounts.take(&KeyId::from("k"), Wanted { tried: vec!["t".to_owned()], ..wanted() }).await.unwrap(),
+        accounts.take(&Requester::alone("k"), Wanted { tried: vec!["t".to_owned()], ..wanted() }).await.unwrap(),
     ];
     assert!(leases.iter().all(|lease| shown(lease).contains(CANARY)));
     let seen = format!("{leases:?} {:?} {:?}", accounts.pool, accounts.explain("default", false, None));

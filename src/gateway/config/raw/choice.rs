@@ -1,5 +1,7 @@
 //! What can be chosen, and the words for it.
 
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -78,6 +80,17 @@ pub(crate) enum OnError {
     Open,
     /// It is refused.
     Closed,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON object.
+    Json,
 }
 
 /// The file format of an image.
@@ -192,6 +205,27 @@ impl OnError {
             Self::Open => "open",
             Self::Closed => "closed",
         }
+    }
+}
+
+// === impl LogFormat ===
+
+impl LogFormat {
+    /// The word for it in the file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let known = [Self::Text, Self::Json].into_iter().find(|format| format.as_str() == word);
+        known.ok_or("`log_format` must be \"text\" or \"json\"")
     }
 }
 

@@ -8,13 +8,15 @@ use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::{DEFAULT_GROUP, Deadlines, Delivery, Fallback, Filter, Group, Moderation, address};
 
+/// The rules of a response note one more type than this.
+const TOOLS_MAX: usize = 64;
 const DEFAULT_JUDGE: &str = "omni-moderation-latest";
 /// Every request of the group waits for it.
 const DEFAULT_JUDGING: Duration = Duration::from_secs(5);
 
 impl Desk<'_> {
     /// The groups of the file, and the one that is always there.
-    pub(super) fn groups(&mut self, deadlines: Deadlines) -> Vec<Group> {
+    pub(super) fn groups(&mut self, deadlines: Deadlines, text_models: Option<&[String]>) -> Vec<Group> {
         let raw = self.layers.written.raw.groups.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let mut groups: Vec<Group> = raw
@@ -22,6 +24,9 @@ impl Desk<'_> {
             .enumerate()
             .map(|(index, group)| self.group(&format!("groups[{index}]"), group, deadlines, &mut taken))
             .collect();
+        for group in &mut groups {
+            group.text_models = group.text_models.take().or_else(|| text_models.map(<[String]>::to_vec));
+        }
         if !taken.contains(DEFAULT_GROUP) {
             groups.push(Group {
                 name: DEFAULT_GROUP.to_owned(),
@@ -29,6 +34,8 @@ impl Desk<'_> {
                 deadlines,
                 fallback: Fallback::Off,
                 inject_image_tool: false,
+                text_models: text_models.map(<[String]>::to_vec),
+                tools: None,
                 filter: Filter::default(),
             });
         }
@@ -46,8 +53,24 @@ impl Desk<'_> {
             deadlines: Deadlines { standard, large, ..deadlines },
             fallback: raw.fallback.unwrap_or(Fallback::Off),
             inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
+            text_models: raw.text_models.as_deref().map(|ids| self.model_ids(&format!("{path}.text_models"), ids)),
+            tools: raw.tools.as_deref().map(|tools| self.tools(&format!("{path}.tools"), tools)),
             filter: raw.filter.as_ref().map_or_else(Filter::default, |raw| self.filter(&format!("{path}.filter"), raw)),
         }
+    }
+
+    /// Types of tools are words.
+    fn tools(&mut self, path: &str, written: &[String]) -> Vec<String> {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        for (index, tool) in written.iter().enumerate() {
+            if tool.is_empty() || !tool.bytes().all(fits) {
+                self.wrong(&format!("{path}[{index}]"), "must be the type of a tool, such as `web_search`");
+            }
+        }
+        if written.len() > TOOLS_MAX {
+            self.wrong(path, &format!("may name at most {TOOLS_MAX} types"));
+        }
+        written.to_vec()
     }
 
     fn filter(&mut self, path: &str, raw: &RawFilter) -> Filter {

@@ -15,15 +15,20 @@ const LONGEST_ID: usize = 128;
 impl Desk<'_> {
     /// The text models to list, where the file names them.
     pub(super) fn text_models(&mut self) -> Option<Vec<String>> {
-        let models = self.layers.written.raw.text_models.as_ref()?;
+        let models = self.layers.written.raw.text_models.clone()?;
+        Some(self.model_ids("text_models", &models))
+    }
+
+    /// A list of ids, each of them once.
+    pub(super) fn model_ids(&mut self, path: &str, models: &[String]) -> Vec<String> {
         for (index, model) in models.iter().enumerate() {
-            let setting = format!("text_models[{index}]");
+            let setting = format!("{path}[{index}]");
             self.model_id(&setting, model);
             if models[..index].contains(model) {
                 self.wrong(&setting, "stands twice in the list");
             }
         }
-        Some(models.clone())
+        models.to_vec()
     }
 
     /// The image models that the file adds.

@@ -65,6 +65,11 @@ impl DataUrl {
         Ok(())
     }
 
+    /// Writes what has been decoded, so that an upload that pauses holds no memory.
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        self.write(1)
+    }
+
     /// A character that was written as an escape. Only so can a line break stand in a JSON text.
     pub(super) fn push_escaped(&mut self, byte: u8) -> Result<(), Fault> {
         if self.head.is_none() && matches!(byte, b'\r' | b'\n' | b'\t') { self.count(1) } else { self.push(&[byte]) }

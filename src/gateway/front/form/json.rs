@@ -13,8 +13,8 @@ use crate::gateway::front::body::Arriving;
 use crate::gateway::spool::{EditForm, Spool, Spooled, Upload};
 
 /// A body that is being read.
-struct Reading<'a> {
-    spool: &'a Spool,
+struct Reading {
+    spool: Spool,
     images: Images,
     fields: Fields,
     /// `images` or `mask` has come: another one would be a second answer to one question.
@@ -49,14 +49,22 @@ enum Address {
 pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditForm, Error> {
     let mut lexer = Lexer::new();
     let mut reading = Reading {
-        spool,
+        spool: spool.clone(),
         images: Images::default(),
         fields: Fields::default(),
         came: Came::default(),
         current: Current::default(),
     };
+    let mut memory = spool.memory();
     while let Some(data) = arriving.data().await? {
-        lexer.push(&data, &mut reading)?;
+        // What is found is decoded and written, which takes a thread that may wait for the disk.
+        let read = spool.off_worker(move || {
+            lexer.push(&data, &mut reading)?;
+            reading.flush()?;
+            Ok::<_, Error>((lexer, reading))
+        });
+        (lexer, reading) = read.await.map_err(|error| no_room(&error))??;
+        memory.hold(lexer.kept()).map_err(|error| no_room(&error))?;
     }
     lexer.finish()?;
     reading.images.finish("images", reading.fields)
@@ -64,7 +72,13 @@ pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditFo
 
 // === impl Reading ===
 
-impl Reading<'_> {
+impl Reading {
+    /// Writes what has been decoded.
+    fn flush(&mut self) -> Result<(), Error> {
+        let Address::Coming(url) = &mut self.current.address else { return Ok(()) };
+        url.flush().map_err(|fault| self.fault(fault))
+    }
+
     /// The name of the current image, as the caller would spell it.
     fn param(&self) -> String {
         if self.current.mask { "mask".to_owned() } else { format!("images[{}]", self.images.images.len()) }
@@ -96,7 +110,7 @@ impl Reading<'_> {
     }
 }
 
-impl Sink for Reading<'_> {
+impl Sink for Reading {
     fn key(&mut self, key: &str) -> Result<(), Error> {
         let came = match key {
             "images" => &mut self.came.images,

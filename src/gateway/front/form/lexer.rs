@@ -132,6 +132,11 @@ impl Lexer {
         Self { state: State::Start, key: Vec::new(), name: String::new(), captured: Vec::new(), kept: 0 }
     }
 
+    /// The bytes that were captured so far: at most so many are held.
+    pub(super) const fn kept(&self) -> u64 {
+        self.kept
+    }
+
     /// Reads the next piece of the body.
     pub(super) fn push(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), Error> {
         let mut at = 0;

@@ -1,12 +1,14 @@
 //! The form as multipart: parts by their names, in any order.
 //!
-//! The parser takes and holds whatever it can get, and searches for as long as bytes come. So it is fed one frame at a
-//! time, only when it is at a loss with what it has, and no further than it may search.
+//! The parser takes and holds whatever it can get, and searches for as long as bytes come. So it is fed one piece at a
+//! time, only when it is at a loss with what it has, and no further than it may search. A frame says nothing of the
+//! form: on a connection that was used before it may hold megabytes. So it is cut into pieces wherever the parser
+//! searches, and only content is passed on by whole frames.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -19,7 +21,7 @@ use super::fields::{self, Fields};
 use super::{Images, TEXT_MAX, no_room};
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::front::body::Arriving;
-use crate::gateway::spool::{EditForm, Spool, Spooled, Upload};
+use crate::gateway::spool::{EditForm, Memory, Spool, Spooled, Upload};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 /// What one text may be: the longest prompt of four-byte characters, and then the rules count them.
@@ -31,14 +33,22 @@ const HEAD_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 16;
 /// What may lie between two parts, before the first or behind the last: a head and some padding.
 const SEARCH_MAX: usize = 16 * 1024;
+/// So much of a frame is fed at once to a parser that searches.
+const SEARCH_PIECE: usize = 4 * 1024;
 /// A boundary has 1 to 70 characters.
 const BOUNDARY_MAX: usize = 70;
 
 const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-encoding");
 
+/// The body, and what the parser has not been fed of its last frame.
+struct Source {
+    arriving: Arriving,
+    rest: Bytes,
+}
+
 /// The body as the parser gets it.
 struct Feed<'a> {
-    arriving: &'a mut Arriving,
+    source: &'a mut Source,
     search: &'a Search,
     fed: bool,
 }
@@ -50,6 +60,8 @@ struct Search {
     at_a_loss: AtomicBool,
     /// The bytes that it was fed.
     fed: AtomicUsize,
+    /// It reads the content of a part, and gives back all that it is fed.
+    in_content: AtomicBool,
 }
 
 /// A form that is being read.
@@ -60,6 +72,7 @@ struct Reading<'a> {
     fields: Fields,
     texts: usize,
     text: u64,
+    memory: Memory,
 }
 
 /// What a part is, by its name.
@@ -89,32 +102,40 @@ fn is_boundary(text: &str) -> bool {
     (1..=BOUNDARY_MAX).contains(&text.len()) && text.bytes().all(legal) && !text.ends_with(' ')
 }
 
-pub(super) async fn read(mut arriving: Arriving, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
+pub(super) async fn read(arriving: Arriving, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
     let search = Search::default();
-    let feed = Feed { arriving: &mut arriving, search: &search, fed: false };
+    let mut source = Source { arriving, rest: Bytes::new() };
+    let feed = Feed { source: &mut source, search: &search, fed: false };
     let mut parts = Multipart::new(BodyDataStream::new(feed), boundary);
-    let mut reading =
-        Reading { spool, search: &search, images: Images::default(), fields: Fields::default(), texts: 0, text: 0 };
+    let mut reading = Reading {
+        spool,
+        search: &search,
+        images: Images::default(),
+        fields: Fields::default(),
+        texts: 0,
+        text: 0,
+        memory: spool.memory(),
+    };
     while let Some(part) = parts.next_field().await.map_err(broken)? {
-        search.found();
+        search.found(true);
         reading.part(part).await?;
     }
     drop(parts);
     let Reading { images, fields, .. } = reading;
-    epilogue(&mut arriving).await?;
+    epilogue(source).await?;
     images.finish("image", fields)
 }
 
 /// Reads what lies behind the last part, so that the connection can carry another request.
-async fn epilogue(arriving: &mut Arriving) -> Result<(), Error> {
-    let mut length = 0;
-    while let Some(data) = arriving.data().await? {
-        length += data.len();
-        if length > SEARCH_MAX {
-            return Err(malformed("too much follows the last part"));
+async fn epilogue(mut source: Source) -> Result<(), Error> {
+    let mut length = source.rest.len();
+    while length <= SEARCH_MAX {
+        match source.arriving.data().await? {
+            Some(data) => length += data.len(),
+            None => return Ok(()),
         }
     }
-    Ok(())
+    Err(malformed("too much follows the last part"))
 }
 
 // === impl Reading ===
@@ -145,12 +166,12 @@ impl Reading<'_> {
 
     /// An image, into the spool, piece by piece.
     async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<Arc<Spooled>, Error> {
-        let mut writer = self.spool.begin().map_err(|error| no_room(&error))?;
+        let mut writer = self.spool.open().await.map_err(|error| no_room(&error))?;
         while let Some(piece) = self.piece(&mut part).await? {
             if writer.len() + piece.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
                 return Err(too_large(name));
             }
-            writer.write(&piece).map_err(|error| no_room(&error))?;
+            writer = writer.append(piece).await.map_err(|error| no_room(&error))?;
         }
         Ok(writer.finish())
     }
@@ -168,6 +189,7 @@ impl Reading<'_> {
                 let message = format!("Invalid '{name}': string too long. Expected at most {FIELD_MAX} bytes.");
                 return Err(Rejection::new(name, Reason::StringAboveMax, message).into());
             }
+            self.memory.hold(self.text).map_err(|error| no_room(&error))?;
             text.extend_from_slice(&piece);
         }
         let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(part.headers()));
@@ -183,7 +205,7 @@ impl Reading<'_> {
 
     async fn piece(&self, part: &mut Field<'_>) -> Result<Option<Bytes>, Error> {
         let piece = part.chunk().await.map_err(broken)?;
-        self.search.found();
+        self.search.found(piece.is_some());
         Ok(piece)
     }
 }
@@ -191,9 +213,11 @@ impl Reading<'_> {
 // === impl Search ===
 
 impl Search {
-    fn found(&self) {
+    /// The parser has found something; content follows, or the search for the next part.
+    fn found(&self, in_content: bool) {
         self.at_a_loss.store(false, Ordering::Relaxed);
         self.fed.store(0, Ordering::Relaxed);
+        self.in_content.store(in_content, Ordering::Relaxed);
     }
 }
 
@@ -281,10 +305,28 @@ impl Body for Feed<'_> {
         if self.search.fed.load(Ordering::Relaxed) > SEARCH_MAX {
             return Poll::Ready(Some(Err(malformed("the boundary or the end of a part's head does not come"))));
         }
-        self.arriving.poll_data(cx).map_ok(|data| {
+        let in_content = self.search.in_content.load(Ordering::Relaxed);
+        let most = if in_content { usize::MAX } else { SEARCH_PIECE };
+        self.source.poll_piece(cx, most).map_ok(|data| {
             self.search.fed.fetch_add(data.len(), Ordering::Relaxed);
             self.fed = true;
             Frame::data(data)
         })
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    /// The next bytes, at most so many of them.
+    fn poll_piece(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Option<Result<Bytes, Error>>> {
+        if self.rest.is_empty() {
+            match ready!(self.arriving.poll_data(cx)) {
+                Some(Ok(data)) => self.rest = data,
+                end => return Poll::Ready(end),
+            }
+        }
+        let length = self.rest.len().min(most);
+        Poll::Ready(Some(Ok(self.rest.split_to(length))))
     }
 }

@@ -1,5 +1,6 @@
 //! Forms as clients send them, and as nobody should.
 
+mod frame_sizes;
 mod json;
 mod multipart;
 
@@ -165,4 +166,28 @@ async fn a_body_that_comes_too_slowly_is_given_up() {
         let seconds = begun.elapsed().as_secs();
         assert!((29..=31).contains(&seconds), "{seconds}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_came_quickly_pay_for_one_window_at_most() {
+    struct Stalling(Option<Bytes>);
+    impl http_body::Body for Stalling {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            self.0.take().map_or(Poll::Pending, |data| Poll::Ready(Some(Ok(Frame::data(data)))))
+        }
+    }
+    let place = Place::new();
+    let mut form = b"--b\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\n".to_vec();
+    form.resize(8 * 1024 * 1024, b'x');
+    let begun = tokio::time::Instant::now();
+    let request = hyper::Request::post("/").header("content-type", "multipart/form-data; boundary=b");
+    let request = request.body(Body::wrap(Stalling(Some(form.into())))).unwrap();
+    assert_refused(read(request, &place.spool).await, 400, None);
+    let seconds = begun.elapsed().as_secs();
+    assert!((29..=31).contains(&seconds), "{seconds}");
 }

@@ -10,12 +10,12 @@ async fn what_another_process_changes_takes_effect_with_the_next_refresh() {
     let command = SqliteStore::open(fixture.dir.path(), None).await.unwrap();
     let act = Act::command();
     let disable = [KeyChange::Disable];
-    command.change_key(&act, created.id.as_str(), None, &disable).await.unwrap().unwrap();
+    command.change_key(&act, created.id.as_str(), None, &disable).await.unwrap().done().unwrap();
     assert!(fixture.admit(&header(&created)).await.is_ok(), "nothing is asked of the store for a known key");
     assert!(fixture.keys.round(true).await);
     assert!(fixture.is_invalid(&header(&created)).await);
 
-    command.change_key(&act, created.id.as_str(), None, &[KeyChange::Enable]).await.unwrap().unwrap();
+    command.change_key(&act, created.id.as_str(), None, &[KeyChange::Enable]).await.unwrap().done().unwrap();
     assert!(fixture.keys.round(true).await);
     assert!(fixture.admit(&header(&created)).await.is_ok());
     command.change_user(&act, "ada", &[UserChange::Disable]).await.unwrap();
@@ -161,4 +161,15 @@ async fn trouble_with_the_database_is_not_an_invalid_key() {
     fixture.store.set_trouble(None);
     assert!(fixture.is_invalid(&stranger).await);
     assert!(fixture.admit(&header(&created)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_deleted_key_is_no_longer_remembered() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert_eq!(fixture.keys.book.len(), 1);
+    fixture.keys.change(&Act::command(), created.id.as_str(), None, KeyChange::Delete).await.unwrap();
+    assert_eq!(fixture.keys.book.len(), 0);
+    assert!(fixture.is_invalid(&header(&created)).await);
 }

@@ -1,6 +1,7 @@
 //! One-time links.
 
 use super::*;
+use crate::gateway::keys::{Keys, NewKey};
 use crate::gateway::store::Purpose;
 
 #[tokio::test]
@@ -173,4 +174,43 @@ async fn a_disabled_user_has_no_links() {
     assert!(matches!(fixture.people.look(link.token.expose()).await, Err(PeopleError::Link)));
     let refused = fixture.people.reset(&Act::command(), bob.id.as_str()).await;
     assert!(matches!(refused, Err(PeopleError::Field { field: "user", .. })));
+}
+
+#[tokio::test]
+async fn keys_that_belong_to_nobody_are_handed_to_the_first_admin() {
+    let fixture = Fixture::new().await;
+    let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+    let nobody = fixture.people.default_owner().await.unwrap();
+    assert!(nobody.id.is_nobody());
+    let new = NewKey { name: "first key", user: &nobody, group: "default", expires_at: None, at_most: None };
+    let made = keys.create(&Act::system(), new).await.unwrap();
+    assert_eq!((made.user_name, keys.find(made.id.as_str(), None).await.unwrap().user_name), (None, None));
+
+    // It is no user: neither listed, nor found, nor to be changed.
+    let page = async || fixture.people.page(&UserFilter { limit: 10, ..UserFilter::default() }).await.unwrap();
+    assert_eq!(page().await.total, 0);
+    for handle in ["usr_nobody", ""] {
+        assert!(matches!(fixture.people.find(handle).await, Err(PeopleError::Unknown)));
+        let disable = fixture.people.change(&Act::command(), handle, UserChange::Disable).await;
+        assert!(matches!(disable, Err(PeopleError::Unknown)), "{disable:?}");
+    }
+
+    // A member who joins receives nothing.
+    fixture.join("ben", Role::Member).await;
+    assert!(keys.find(made.id.as_str(), None).await.unwrap().user.is_nobody());
+    let link = fixture.people.setup_link().await.unwrap().unwrap();
+    fixture.people.set_up(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
+    let key = keys.find(made.id.as_str(), None).await.unwrap();
+    assert_eq!(key.user_name.as_deref(), Some("ada"));
+    assert_eq!(page().await.total, 2);
+    let rows = fixture.trail().await;
+    let handed: Vec<_> = rows.iter().filter(|row| row.action == "key.hand_over").collect();
+    assert_eq!(handed.len(), 1);
+    assert_eq!((handed[0].target_name.as_deref(), handed[0].actor_name.as_str()), (Some("first key"), "ada"));
+
+    // From now on there is somebody, as long as it is clear who.
+    assert_eq!(fixture.people.default_owner().await.unwrap().name, "ada");
+    fixture.join("noor", Role::Admin).await;
+    let unclear = fixture.people.default_owner().await;
+    assert!(matches!(unclear, Err(PeopleError::Field { field: "user", .. })), "{unclear:?}");
 }

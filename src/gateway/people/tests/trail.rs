@@ -74,7 +74,7 @@ async fn no_file_and_no_debug_line_holds_what_opens_something() {
     let (_, invitation) = fixture.people.invite(&act, "bob", Role::Member, &[]).await.unwrap();
     let (token, secret) = fixture.people.make_token(&act, &ada, "ci", None).await.unwrap();
     let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
-    let new = NewKey { name: "k", user: &ada, group: "default", expires_at: None };
+    let new = NewKey { name: "k", user: &ada, group: "default", expires_at: None, at_most: None };
     let key = keys.create(&act, new).await.unwrap();
     let rotated = keys.rotate(&act, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.unwrap();

@@ -1,8 +1,8 @@
 //! Users, groups and admin tokens.
 
 use super::*;
-use crate::gateway::keys::{Keys, Pepper, Secret, SecretKind};
-use crate::gateway::store::{ActorKind, KeyChange};
+use crate::gateway::keys::{KeyError, Keys, Pepper, Secret, SecretKind};
+use crate::gateway::store::{ActorKind, KeyChange, KeyLock};
 
 fn names(users: &[UserRow]) -> Vec<&str> {
     users.iter().map(|user| user.name.as_str()).collect()
@@ -161,4 +161,35 @@ async fn whatever_is_no_good_token_lets_nobody_in() {
         let refused = fixture.people.make_token(&act, &ada, name, end).await;
         assert!(matches!(refused, Err(PeopleError::Field { field: of, .. }) if of == field));
     }
+}
+
+#[tokio::test]
+async fn whoever_leaves_a_group_has_no_good_key_in_it() {
+    let (fixture, _) = Fixture::set_up().await;
+    let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+    let inside = keys.create_for_test("inside", "ben", "default").await;
+    let outside = keys.create_for_test("outside", "ben", "studio").await;
+    let others = keys.create_for_test("others", "eve", "default").await;
+    let act = Act::command();
+    let regroup = async |groups: &[&str]| {
+        let groups = UserChange::Groups(groups.iter().map(|group| (*group).to_owned()).collect());
+        let (_, stopped) = fixture.people.change_with_keys(&act, "ben", &[groups]).await.unwrap();
+        stopped.into_iter().map(|key| key.id).collect::<Vec<_>>()
+    };
+    let locked = async |id: &str| keys.find(id, None).await.unwrap().locked;
+
+    assert_eq!(regroup(&[]).await, std::slice::from_ref(&inside.id));
+    assert_eq!(locked(inside.id.as_str()).await, Some(KeyLock::LeftGroup));
+    // A key that an admin made in a group to which ben never belonged is left alone, and so are those of others.
+    assert_eq!((locked(outside.id.as_str()).await, locked(others.id.as_str()).await), (None, None));
+    // Coming back enables nothing, and leaving once more stops nothing twice.
+    assert_eq!(regroup(&["default"]).await, []);
+    assert_eq!(locked(inside.id.as_str()).await, Some(KeyLock::LeftGroup));
+    assert_eq!(regroup(&[]).await, []);
+    let ben = fixture.people.find("ben").await.unwrap();
+    let enable = keys.change(&act, inside.id.as_str(), Some(&ben.id), KeyChange::Enable).await;
+    assert!(matches!(enable, Err(KeyError::Locked(KeyLock::LeftGroup))), "{enable:?}");
+    let rows: Vec<_> = fixture.trail().await.into_iter().filter(|row| row.action == "key.disable").collect();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].details, serde_json::json!({"left_group": "default"}));
 }

@@ -14,6 +14,9 @@ const CALLS_MAX: usize = 64;
 /// So many images are recorded one by one.
 const IMAGES_MAX: usize = 256;
 
+/// A longer id is kept in no record.
+const ID_MAX: usize = 256;
+
 /// The conversation is too long for the model.
 const OVERFLOW: &str = "context_length_exceeded";
 
@@ -153,7 +156,8 @@ impl Notes {
     }
 
     pub(super) fn summary(&self) -> Summary {
-        Summary { delivered: self.delivered.clone(), usage: self.usage() }
+        let id = self.response.get("id").and_then(Value::as_str).filter(|id| id.len() <= ID_MAX);
+        Summary { delivered: self.delivered.clone(), usage: self.usage(), response_id: id.map(str::to_owned) }
     }
 
     /// The tokens that were charged so far.

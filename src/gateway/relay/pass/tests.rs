@@ -115,7 +115,7 @@ async fn a_plain_response_passes_byte_for_byte_whatever_is_in_it() {
     let text =
         response("completed", &json!({"output": [{"type": "message"}], "x": [1.50, {"y": "\u{1F980}"}]})).to_string();
     for body in [spaced.as_str(), text.as_str(), "{}"] {
-        for cut in [1, 7, 4096, 1_000_000] {
+        for cut in [1, 7, 4096, 16_383, 16_384, 16_385, 1 << 20] {
             let (found, ending, _) = out(pieces(body, cut), false).await;
             assert_eq!((found.as_deref(), ending), (Some(body), Ending::Complete), "cut into {cut}");
         }
@@ -137,7 +137,7 @@ async fn tokens_of_the_text_and_of_its_images_are_added() {
 async fn events_pass_byte_for_byte_and_their_images_are_counted_once() {
     for length in [400, 400_000] {
         let body = story(length).concat();
-        for cut in [1, 7, 4096, 100_000] {
+        for cut in [1, 7, 4096, 16_383, 16_384, 16_385, 1 << 20] {
             let (found, ending, summary) = out(pieces(&body, cut), true).await;
             assert!(found.as_deref() == Some(body.as_str()) && ending == Ending::Complete, "{length} cut into {cut}");
             assert_eq!(summary.delivered.len(), 1, "{length} cut into {cut}");

@@ -230,6 +230,45 @@ async fn the_oldest_answers_go_when_there_is_no_more_room() {
 }
 
 #[tokio::test]
+async fn who_has_most_answers_makes_room_for_others() {
+    let mut house = House::new().await;
+    (house.settings.orphans, house.settings.max_bytes) = (false, 700_000);
+    let replay = house.open().await;
+    let enter = async |replay: &Replay, caller: &Caller, key: &str| {
+        replay.enter(caller, &job("red"), key, "req_1").await.unwrap()
+    };
+    let keep = async |caller: &Caller, key: &str| {
+        let Entrance::Fresh(ticket) = enter(&replay, caller, key).await else { panic!("not fresh") };
+        ticket.record(Ok(Made::whole(&bytes(200_000)))).await;
+    };
+    keep(&house.bob, "of bob").await;
+    for number in 0..6 {
+        keep(&house.ada, &number.to_string()).await;
+    }
+    for replay in [&replay, &house.open().await] {
+        assert_eq!(word(&enter(replay, &house.bob, "of bob").await), "follow");
+        for (number, expected) in ["lost", "lost", "lost", "lost", "follow", "follow"].into_iter().enumerate() {
+            assert_eq!(word(&enter(replay, &house.ada, &number.to_string()).await), expected, "{number}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_start_reads_no_claims_and_a_sweep_clears_all_that_are_over() {
+    let house = House::new().await;
+    let (job, answer) = (job("red"), bytes(100_000));
+    ticket(&house.open().await, &house.ada, &job).await.record(Ok(Made::whole(&answer))).await;
+    crate::gateway::store::testing::expired_replays(&house.dir, 20_000).await;
+    // A store that answers nothing: what a start needs stands in the folder.
+    house.double.set_trouble(Some(trouble));
+    let replay = house.open().await;
+    house.double.set_trouble(None);
+    replay.keyed.sweep().await.unwrap();
+    assert_eq!(house.store.list_replays().await.unwrap().len(), 1, "the one that is not over");
+    assert_eq!(read(follower(&replay, &house.ada, &job).await).await.unwrap(), answer);
+}
+
+#[tokio::test]
 async fn an_answer_larger_than_all_room_is_given_once_and_never_paid_twice() {
     let mut house = House::new().await;
     (house.settings.orphans, house.settings.max_bytes) = (false, 300_000);

@@ -2,9 +2,14 @@
 
 use super::*;
 
+/// A request of a client that marks its retries.
+fn marked() -> Expected {
+    Expected { marks_retries: true, ..Expected::default() }
+}
+
 /// A job in flight whose caller has left.
 fn left(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Promise<Made> {
-    let (waiting, promise) = replay.expect(caller, job);
+    let (waiting, promise) = replay.expect(caller, job, Expected::default());
     drop(waiting);
     promise
 }
@@ -17,15 +22,15 @@ async fn remembered(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> String 
 async fn a_caller_who_stays_gets_the_answer_itself_and_a_retry_after_it_runs_anew() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect(&house.ada, &job);
+    let (waiting, promise) = replay.expect(&house.ada, &job, Expected::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
-    let made = waiting.answer().await.unwrap();
+    let made = waiting.answer().await.unwrap().alone();
     assert_eq!(made.collect().await.unwrap().to_bytes(), "an image");
     assert!(replay.adopt(&house.ada, &job).await.is_none());
 }
 
 #[tokio::test]
-async fn an_orphan_in_flight_goes_to_exactly_one_retry() {
+async fn an_orphan_in_flight_goes_to_every_retry_that_comes_meanwhile() {
     let house = House::new().await;
     let (replay, job, answer) = (Arc::new(house.open().await), job("red"), bytes(200_000));
     let promise = left(&replay, &house.ada, &job);
@@ -35,24 +40,91 @@ async fn an_orphan_in_flight_goes_to_exactly_one_retry() {
         let (replay, ada, job) = (Arc::clone(&replay), house.ada.clone(), super::job("red"));
         retries.spawn(async move { replay.adopt(&ada, &job).await });
     }
-    let mut adopted: Vec<Follower> = retries.join_all().await.into_iter().flatten().collect();
-    assert_eq!(adopted.len(), 1);
+    let adopted: Vec<Follower> = retries.join_all().await.into_iter().flatten().collect();
+    assert_eq!(adopted.len(), 10);
     promise.done(Ok(Made::whole(&answer))).await;
-    let follower = adopted.remove(0);
-    assert_eq!(follower.head().await.unwrap(), head());
-    assert_eq!(read(follower).await.unwrap(), answer);
+    for follower in adopted {
+        assert_eq!(follower.head().await.unwrap(), head());
+        assert_eq!(read(follower).await.unwrap(), answer);
+    }
     assert!(replay.adopt(&house.ada, &job).await.is_none(), "it was taken");
 }
 
 #[tokio::test]
-async fn two_retries_that_saw_the_same_orphan_do_not_both_get_it() {
+async fn each_of_several_jobs_gets_a_retry_before_any_gets_two() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    tokio::time::pause();
+    let waits: Vec<_> = (0..3).map(|_| replay.expect::<Made>(&house.ada, &job, marked())).collect();
+    let mut followers = Vec::new();
+    for _ in 0..3 {
+        followers.push(replay.adopt(&house.ada, &job).await.unwrap());
+    }
+    for (number, (waiting, promise)) in waits.into_iter().enumerate() {
+        drop(waiting);
+        promise.done(Ok(Made::whole(number.to_string().as_bytes()))).await;
+    }
+    let mut read_all = Vec::new();
+    for follower in followers {
+        read_all.push(read(follower).await.unwrap());
+    }
+    assert_eq!(read_all, [b"0", b"1", b"2"]);
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn who_leaves_within_the_body_leaves_all_of_it_to_a_retry() {
+    let house = House::new().await;
+    let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
+    let (waiting, promise) = replay.expect(&house.ada, &job, marked());
+    promise.done(Ok(Made::whole(&answer))).await;
+    let Given::Follow(mut own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
+    read_some(&mut own, 100_000).await;
+    drop(own);
+    assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn what_only_a_proxy_has_read_is_still_owed_to_a_retry_that_left() {
+    let house = House::new().await;
+    let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
+    tokio::time::pause();
+    let (waiting, promise) = replay.expect(&house.ada, &job, marked());
+    promise.done(Ok(Made::whole(&answer))).await;
+    let Given::Follow(own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
+    drop(replay.adopt(&house.ada, &job).await.unwrap());
+    assert_eq!(read(own).await.unwrap(), answer);
+    assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
+    assert!(replay.adopt(&house.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn what_has_no_room_on_disk_reaches_its_own_caller() {
+    let mut house = House::new().await;
+    house.settings.max_bytes = 400_000;
+    let (replay, job, answer) = (house.open().await, job("red"), bytes(500_000));
+    let (waiting, promise) = replay.expect(&house.ada, &job, marked());
+    let reading = async {
+        read(match waiting.answer().await.unwrap() {
+            Given::Follow(own) => own,
+            Given::Made(_) => panic!("nobody writes it down"),
+        })
+        .await
+    };
+    let (read, ()) = tokio::join!(reading, promise.done(Ok(Made::whole(&answer))));
+    assert_eq!(read.unwrap(), answer);
+}
+
+#[tokio::test]
+async fn an_orphan_that_a_retry_has_is_none_any_more() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
     let promise = left(&replay, &house.ada, &job);
     let orphans = replay.orphans.as_ref().unwrap();
-    let place = orphans.candidates(&house.ada, &job)[0].place;
-    let (one, other) = (orphans.take(place), orphans.take(place));
-    assert!(one.is_some() && other.is_none());
+    let place = orphans.candidates(&house.ada, &(&job).into())[0].place;
+    let one = orphans.follow(place);
+    assert!(one.is_some() && orphans.candidates(&house.ada, &(&job).into())[0].retries == 1);
     drop(promise);
 }
 
@@ -89,7 +161,7 @@ async fn a_late_orphan_waits_for_its_window_and_no_longer() {
 async fn a_caller_who_leaves_with_the_answer_on_its_way_leaves_an_orphan() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect(&house.ada, &job);
+    let (waiting, promise) = replay.expect(&house.ada, &job, Expected::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
     drop(waiting);
     let follower = replay.adopt(&house.ada, &job).await.unwrap();
@@ -116,12 +188,12 @@ async fn nobody_gets_what_another_key_or_another_request_made() {
 async fn a_retry_quicker_than_the_news_waits_for_it_a_little() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job);
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, Expected::default());
     tokio::time::pause();
-    let begun = tokio::time::Instant::now();
-    assert!(replay.adopt(&house.ada, &job).await.is_none(), "its own caller waits for it");
-    assert!(begun.elapsed() >= Duration::from_secs(1));
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
+    drop(replay.adopt(&house.ada, &job).await.unwrap());
+    assert!(begun.elapsed() >= Duration::from_secs(1), "its own caller waits for it");
+    let begun = Instant::now();
     let leaving = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         drop(waiting);
@@ -138,7 +210,7 @@ async fn an_end_that_may_have_been_paid_for_is_given_to_every_retry() {
     let replay = house.open().await;
     tokio::time::pause();
     let (attended, orphaned, adopted, told) = (job("a"), job("b"), job("c"), job("d"));
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &attended);
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &attended, Expected::default());
     promise.done(Err(Error::Upstream(Fault::Timeout))).await;
     assert_eq!(waiting.answer().await.err(), Some(Error::Upstream(Fault::Timeout)));
     left(&replay, &house.ada, &orphaned).done(Err(Error::Upstream(Fault::Timeout))).await;
@@ -166,7 +238,7 @@ async fn an_end_that_cost_nothing_is_not_remembered() {
     promise.done(Err(Error::Unavailable)).await;
     assert_eq!(follower.head().await.unwrap().status, 503, "who waits is told");
     replay.remember(&house.ada, &job, &Error::RateLimited { retry_after: 1 }).await;
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job);
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, Expected::default());
     promise.done(Err(Error::Unavailable)).await;
     assert_eq!(waiting.answer().await.err(), Some(Error::Unavailable));
     assert!(replay.adopt(&house.ada, &job).await.is_none());
@@ -187,7 +259,7 @@ async fn a_body_that_breaks_off_is_seen_and_remembered() {
 async fn a_job_that_ends_without_a_word_is_a_fault_of_ours_for_all() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job);
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, Expected::default());
     drop(promise);
     assert_eq!(waiting.answer().await.err(), Some(Error::Internal));
     assert_eq!(replay.adopt(&house.ada, &job).await.unwrap().head().await.unwrap().status, 500);
@@ -203,6 +275,16 @@ async fn an_orphan_is_preferred_to_an_older_end() {
     assert_eq!(remembered(&replay, &house.ada, &job).await, "content_refused");
 }
 
+/// Whether the answer of an orphan is still there; otherwise a retry hears that it is lost.
+async fn kept(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> bool {
+    let follower = replay.adopt(caller, job).await.expect("an orphan or an end");
+    if follower.head().await.unwrap().status == 200 {
+        return read(follower).await.is_ok();
+    }
+    assert_eq!(reason(follower).await, "outcome_unknown");
+    false
+}
+
 #[tokio::test]
 async fn orphans_have_bounds_and_the_oldest_goes_first() {
     let mut house = House::new().await;
@@ -212,22 +294,36 @@ async fn orphans_have_bounds_and_the_oldest_goes_first() {
         left(&replay, &house.ada, &job(&number.to_string())).done(Ok(Made::whole(&bytes(100_000)))).await;
     }
     // Three at most fit into the quarter that orphans have, in whole blocks two.
-    let mut kept = Vec::new();
+    let mut found = Vec::new();
     for number in 0..4 {
-        kept.push(replay.adopt(&house.ada, &job(&number.to_string())).await.is_some());
+        found.push(kept(&replay, &house.ada, &job(&number.to_string())).await);
     }
-    assert_eq!(kept, [false, false, true, true]);
+    assert_eq!(found, [false, false, true, true]);
 
     house.settings.max_bytes = 64 * MIB;
     let replay = house.open().await;
     for number in 0..70 {
         left(&replay, &house.ada, &job(&number.to_string())).done(Ok(Made::whole(b"an image"))).await;
     }
-    let mut kept = 0;
+    let mut found = 0;
     for number in 0..70 {
-        kept += u32::from(replay.adopt(&house.ada, &job(&number.to_string())).await.is_some());
+        found += u32::from(kept(&replay, &house.ada, &job(&number.to_string())).await);
     }
-    assert_eq!(kept, 64);
+    assert_eq!(found, 64);
+}
+
+#[tokio::test]
+async fn who_has_most_orphans_makes_room_for_others() {
+    let mut house = House::new().await;
+    house.settings.max_bytes = 4 * 300_000;
+    let replay = house.open().await;
+    left(&replay, &house.bob, &job("first of all")).done(Ok(Made::whole(&bytes(50_000)))).await;
+    for number in 0..8 {
+        left(&replay, &house.ada, &job(&number.to_string())).done(Ok(Made::whole(&bytes(100_000)))).await;
+    }
+    assert!(kept(&replay, &house.bob, &job("first of all")).await);
+    assert!(kept(&replay, &house.ada, &job("7")).await);
+    assert!(!kept(&replay, &house.ada, &job("0")).await);
 }
 
 #[tokio::test]
@@ -243,6 +339,12 @@ async fn memory_of_ends_has_a_bound() {
         replay.remember(&house.ada, &other, &Error::Upstream(Fault::Refused)).await;
     }
     assert!(replay.adopt(&house.ada, &first).await.is_none());
+    // Those of one key cost no other key its own.
+    replay.remember(&house.bob, &first, &Error::Upstream(Fault::Refused)).await;
+    for _ in 0..100 {
+        replay.remember(&house.ada, &other, &Error::Upstream(Fault::Refused)).await;
+    }
+    assert!(replay.adopt(&house.bob, &first).await.is_some());
 }
 
 #[tokio::test]
@@ -276,7 +378,8 @@ async fn an_operator_can_switch_it_off() {
     left(&replay, &house.ada, &job).done(Ok(Made::whole(b"an image"))).await;
     replay.remember(&house.ada, &job, &Error::Upstream(Fault::Refused)).await;
     assert!(replay.adopt(&house.ada, &job).await.is_none());
-    let (waiting, promise) = replay.expect(&house.ada, &job);
+    let (waiting, promise) = replay.expect(&house.ada, &job, Expected::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
     assert!(waiting.answer().await.is_ok());
+    replay.drain().await;
 }

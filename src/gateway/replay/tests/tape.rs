@@ -8,12 +8,17 @@ use super::*;
 
 fn shelf(max_bytes: u64) -> (TempDir, Arc<Shelf>) {
     let dir = TempDir::new().unwrap();
-    let shelf = Shelf::open(dir.path().to_owned(), max_bytes).unwrap();
+    let shelf = Shelf::open(
+        dir.path().to_owned(),
+        max_bytes,
+        Windows { answers: Duration::from_secs(86_400), orphans: Duration::from_secs(300) },
+    )
+    .unwrap();
     (dir, shelf)
 }
 
 fn recorder(shelf: &Arc<Shelf>, tape: &Arc<Tape>) -> Recorder {
-    let frames = shelf.create().map(|(_, frames, _)| frames);
+    let frames = shelf.create(&"key_1".into(), None).map(|(_, frames, _)| frames);
     Recorder::begin(Arc::clone(tape), head(), frames, Arc::clone(shelf) as _)
 }
 
@@ -32,7 +37,7 @@ async fn a_fast_reader_has_each_piece_at_once_and_a_slow_one_finds_all_of_it() {
     let late = Follower::of(&tape);
     let mut half = Follower::of(&tape);
     assert_eq!(read_some(&mut half, 100_000).await, all[..131_072], "whole frames from the file");
-    recorder.close().unwrap();
+    recorder.close().await.unwrap();
     recorder.end();
     assert!(fast.frame().await.is_none());
     assert_eq!(read(slow).await.unwrap(), all);
@@ -47,7 +52,7 @@ async fn nobody_sees_the_end_before_it_is_said() {
     let mut reader = Follower::of(&tape);
     let mut recorder = recorder(&shelf, &tape);
     recorder.pump(Made::whole(b"all of it")).await.unwrap();
-    recorder.close().unwrap();
+    recorder.close().await.unwrap();
     assert_eq!(read_some(&mut reader, 9).await, b"all of it");
     assert!(tokio::time::timeout(Duration::ZERO, reader.frame()).await.is_err());
     recorder.end();
@@ -72,11 +77,11 @@ async fn from_hand_to_hand_the_slowest_sets_the_pace_but_not_for_ever() {
     let (tape, all) = (Arc::<Tape>::default(), bytes(500_000));
     let (reader, mut stuck) = (Follower::of(&tape), Follower::of(&tape));
     let mut recorder = recorder(&shelf, &tape);
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     let (written, read_all) = tokio::join!(
         async {
             recorder.pump(Made::whole(&all)).await.unwrap();
-            let file = recorder.close();
+            let file = recorder.close().await;
             recorder.end();
             file.is_some()
         },

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use http::HeaderMap;
 
 use super::json::{Part, Shape};
-use super::{agent, words};
+use super::{agent, tool, words};
 use crate::error::Error;
 use crate::gateway::spool::Kept;
 use crate::image::{Format, SizeRequest, Source as _};
@@ -28,7 +28,13 @@ pub(crate) struct ResponseJob {
     pub(super) choice: Option<Vec<u8>>,
     pub(super) headers: HeaderMap,
     pub(super) agent: bool,
+    pub(super) kept_prompt: bool,
     pub(super) injected: bool,
+    /// The response that it goes on from.
+    pub(super) previous: Option<String>,
+    /// The one account that can serve it, where no other can.
+    pub(super) account: Option<String>,
+    pub(super) turn: Option<String>,
     /// The pieces of the body that goes upstream; without an injected tool there is one.
     pub(super) pieces: Vec<Kept>,
     /// The body as it came.
@@ -53,7 +59,21 @@ pub(super) struct Tools {
     count: usize,
     /// The agent brings its own tool for images.
     own: bool,
+    /// The first tool of each type that the upstream runs.
+    hosted: Vec<HostedTool>,
 }
+
+/// A tool that the upstream runs: it may cost beside the model, and reach what belongs to the account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostedTool {
+    /// Where its type stands in the request.
+    pub(crate) place: String,
+    /// Its type.
+    pub(crate) kind: String,
+}
+
+/// So many types are noted; a group cannot allow as many.
+const HOSTED_MAX: usize = 65;
 
 /// What one image tool asks for.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +102,13 @@ impl Tools {
     /// One more tool, of whatever kind.
     pub(super) const fn count(&mut self) {
         self.count += 1;
+    }
+
+    /// One of them is run by the upstream.
+    pub(super) fn note_hosted(&mut self, place: &str, kind: &str) {
+        if self.hosted.len() < HOSTED_MAX && self.hosted.iter().all(|tool| tool.kind != kind) {
+            self.hosted.push(HostedTool { place: place.to_owned(), kind: kind.to_owned() });
+        }
     }
 
     /// One of them is the agent's own tool for images.
@@ -121,6 +148,17 @@ impl ResponseJob {
     /// Whether it takes one of the few places for large images.
     pub(crate) const fn is_large(&self) -> bool {
         self.tools.large
+    }
+
+    /// The tools that the caller wants the upstream to run, as the list and the choice name them; one of each type.
+    pub(crate) fn hosted_tools(&self) -> Vec<HostedTool> {
+        let chosen = self.choice.as_deref().map(tool::chosen).unwrap_or_default();
+        self.tools.hosted.iter().cloned().chain(chosen).collect()
+    }
+
+    /// Whether it names a prompt that is kept at the upstream and may bring tools of its own.
+    pub(crate) const fn has_kept_prompt(&self) -> bool {
+        self.kept_prompt
     }
 
     /// Whether the caller has forbidden every tool.
@@ -195,6 +233,36 @@ impl ResponseJob {
             job.injected = false;
         }
         job
+    }
+
+    /// The same request as a part of this turn of an agent.
+    pub(crate) fn within(self, turn: Option<String>) -> Self {
+        Self { turn, ..self }
+    }
+
+    /// The turn of an agent that this is a part of.
+    pub(crate) fn turn(&self) -> Option<&str> {
+        self.turn.as_deref()
+    }
+
+    /// The body as it came.
+    pub(crate) const fn body(&self) -> &Kept {
+        &self.body
+    }
+
+    /// The response that it goes on from.
+    pub(crate) fn previous(&self) -> Option<&str> {
+        self.previous.as_deref()
+    }
+
+    /// The same for this account alone.
+    pub(crate) fn only_at(self, account: String) -> Self {
+        Self { account: Some(account), ..self }
+    }
+
+    /// The one account that can serve it, where no other can.
+    pub(crate) fn account(&self) -> Option<&str> {
+        self.account.as_deref()
     }
 
     /// Whether an image tool was put in.

@@ -81,7 +81,7 @@ fn the_body_that_goes_upstream_is_the_body_that_came_to_the_byte() {
 fn what_the_document_does_not_list_passes_unjudged() {
     let job = accepted(&json!({
         "stream": true, "store": false, "reasoning": {"effort": "high"}, "metadata": {"n": 11}, "n": 99, "size": "1x1",
-        "include": ["reasoning.encrypted_content"], "tool_choice": {"type": "image_generation"}, "background": true,
+        "include": ["reasoning.encrypted_content"], "tool_choice": {"type": "image_generation"}, "background": false,
         "instructions": null, "previous_response_id": null, "tools": [
             {"type": "function", "name": "size", "parameters": {"size": "1x1"}}, {"type": "namespace", "n": 2},
             {"type": "image_generation_2", "size": "1x1"}],
@@ -115,7 +115,8 @@ fn what_is_listed_must_be_what_the_document_says() {
     refused(&json!({"tools": [1]}), "tools[0]", Reason::InvalidType);
     refused(&json!({"tools": [{}]}), "tools[0].type", Reason::MissingParameter);
     refused(&json!({"tools": [{"type": null}]}), "tools[0].type", Reason::InvalidType);
-    for field in ["stream", "store", "parallel_tool_calls"] {
+    refused(&json!({"background": true}), "background", Reason::InvalidValue);
+    for field in ["stream", "store", "parallel_tool_calls", "background"] {
         refused(&json!({field: "true"}), field, Reason::InvalidType);
     }
     for field in ["instructions", "previous_response_id", "user", "safety_identifier"] {

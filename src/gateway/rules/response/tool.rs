@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::job::{ImageTool, Tools};
+use super::job::{HostedTool, ImageTool, Tools};
 use super::json::{self, Known, Member, Shape};
 use super::mask;
 use super::walk::Walk;
@@ -17,6 +17,8 @@ const MASK: &str = "input_image_mask";
 /// The one tool of an agent's own that makes images.
 const NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
+/// Tools that the caller runs itself: the upstream only says how they are to be called.
+const RUN_BY_CALLER: [&str; 3] = ["function", "custom", NAMESPACE.0];
 /// What is looked at: what stands in the document's table, and what an agent calls its own tool.
 const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 1];
@@ -39,6 +41,7 @@ pub(super) fn check(
     if walk.ahead()? != Some(b'{') {
         return Err(fields::wrong_type(place, "an object", walk.value()?.shape.as_str()).into());
     }
+    let from = walk.place();
     let known = json::members(walk, &MEMBERS)?;
     let name = || format!("{place}.type");
     let kind = known.get("type").ok_or_else(|| fields::missing(name()))?;
@@ -46,6 +49,12 @@ pub(super) fn check(
         return Err(fields::wrong_type(&name(), "a string", kind.shape().as_str()).into());
     }
     let kind = kind.parsed::<String>().unwrap_or_default();
+    if !RUN_BY_CALLER.contains(&kind.as_str()) {
+        tools.note_hosted(&name(), &kind);
+    }
+    if kind == NAMESPACE.0 {
+        within(place, body, (from, walk.place()), tools)?;
+    }
     if kind == DRAWS {
         tools.add(draws(models, &format!("{place}."), body, &known)?);
     } else if kind == NAMESPACE.0 && known.get(NAME).and_then(Member::parsed::<String>).as_deref() == Some(NAMESPACE.1)
@@ -53,6 +62,37 @@ pub(super) fn check(
         tools.note_own();
     }
     Ok(())
+}
+
+/// The tools that a namespace holds: their types are what counts.
+fn within(place: &str, body: &Kept, (from, to): (u64, u64), tools: &mut Tools) -> Result<(), Error> {
+    let known = json::members(&mut Walk::between(body, from, to), &["tools"])?;
+    let Some(inner) = known.get("tools").filter(|inner| inner.shape() == Shape::Array) else { return Ok(()) };
+    Walk::through(body, inner.part).array(&mut |walk, index| {
+        if walk.ahead()? != Some(b'{') {
+            return walk.value().map(drop);
+        }
+        let kind = json::members(walk, &["type"])?.get("type").and_then(Member::parsed::<String>);
+        let name = format!("{place}.tools[{index}].type");
+        kind.filter(|kind| !RUN_BY_CALLER.contains(&kind.as_str()))
+            .iter()
+            .for_each(|kind| tools.note_hosted(&name, kind));
+        Ok(())
+    })
+}
+
+/// Types that a choice has beside those of tools.
+const CHOICES: [&str; 1] = ["allowed_tools"];
+
+/// The hosted tools that a choice names.
+pub(super) fn chosen(choice: &[u8]) -> Vec<HostedTool> {
+    let choice: Value = serde_json::from_slice(choice).unwrap_or_default();
+    let own = ("tool_choice.type".to_owned(), choice.get("type"));
+    let listed = choice.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
+    let listed = listed.map(|(index, tool)| (format!("tool_choice.tools[{index}].type"), tool.get("type")));
+    let named = std::iter::once(own).chain(listed).filter_map(|(place, kind)| Some((place, kind?.as_str()?)));
+    let hosted = named.filter(|(_, kind)| !RUN_BY_CALLER.contains(kind) && !CHOICES.contains(kind));
+    hosted.map(|(place, kind)| HostedTool { place, kind: kind.to_owned() }).collect()
 }
 
 fn draws(models: &ImageModels, place: &str, body: &Kept, known: &Known) -> Result<ImageTool, Error> {

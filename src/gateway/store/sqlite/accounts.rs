@@ -110,9 +110,11 @@ fn entry<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Entry<'a
             entry("account.enable")
         }
         AccountChange::Reseal(_) => entry("account.rotate"),
-        AccountChange::Disable { .. } | AccountChange::Enable | AccountChange::Cool { .. } | AccountChange::Thaw => {
-            None
-        }
+        AccountChange::Disable { .. }
+        | AccountChange::Enable
+        | AccountChange::Cool { .. }
+        | AccountChange::Thaw
+        | AccountChange::Fail(_) => None,
     }
 }
 
@@ -128,10 +130,23 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement
         AccountChange::Enable => vec![
             sqlx::query(
                 "UPDATE accounts SET disabled_at = NULL, disabled_reason = NULL, \
-                 cooling_until = NULL, cooling_cause = NULL WHERE name = $1",
+                 cooling_until = NULL, cooling_cause = NULL, \
+                 failing_until = NULL, failing_since = NULL, failing_reason = NULL WHERE name = $1",
             )
             .bind(name),
         ],
+        AccountChange::Fail(failing) => {
+            let (since, until) = failing.as_ref().map(|failing| (failing.since, failing.until)).unzip();
+            vec![
+                sqlx::query(
+                    "UPDATE accounts SET failing_until = $2, failing_since = $3, failing_reason = $4 WHERE name = $1",
+                )
+                .bind(name)
+                .bind(until.map(|until| until.to_string()))
+                .bind(since.map(|since| since.to_string()))
+                .bind(failing.map(|failing| failing.reason)),
+            ]
+        }
         AccountChange::Cool { until, cause } => vec![
             sqlx::query(
                 "UPDATE accounts SET cooling_until = $2, cooling_cause = $3 \
@@ -205,6 +220,9 @@ fn account(row: &SqliteRow) -> sqlx::Result<AccountRow> {
         sealed: row.try_get("sealed")?,
         cooling_until: moment(row, "cooling_until")?,
         cooling_cause: row.try_get("cooling_cause")?,
+        failing_until: moment(row, "failing_until")?,
+        failing_since: moment(row, "failing_since")?,
+        failing_reason: row.try_get("failing_reason")?,
         absent_since: moment(row, "absent_since")?,
         created_at: parsed(row, "created_at")?,
     })

@@ -27,6 +27,15 @@ pub(super) fn moment(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Times
     text.map(str::parse).transpose().map_err(|error: chrono::ParseError| sqlx::Error::Decode(error.into()))
 }
 
+/// A cell that holds one of a few words, or nothing.
+pub(super) fn word<T>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
+where
+    T: FromStr<Err: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let text: Option<&str> = row.try_get(column)?;
+    text.map(str::parse).transpose().map_err(|error: T::Err| sqlx::Error::Decode(error.into()))
+}
+
 /// A count that may be unknown.
 pub(super) fn count<T: TryFrom<i64>>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
 where
@@ -50,4 +59,10 @@ pub(super) fn list<T: serde::de::DeserializeOwned>(row: &SqliteRow, column: &str
 pub(super) fn hash(row: &SqliteRow, column: &str) -> sqlx::Result<[u8; 32]> {
     let bytes: &[u8] = row.try_get(column)?;
     bytes.try_into().map_err(|error: std::array::TryFromSliceError| sqlx::Error::Decode(error.into()))
+}
+
+/// The same where there may be nothing.
+pub(super) fn optional_hash(row: &SqliteRow, column: &str) -> sqlx::Result<Option<[u8; 32]>> {
+    let bytes: Option<&[u8]> = row.try_get(column)?;
+    bytes.map(|_| hash(row, column)).transpose()
 }

@@ -6,6 +6,9 @@ mod sessions;
 mod tokens;
 mod users;
 
+#[cfg(test)]
+pub(super) use sessions::{EACH_USER_A_DAY, FULL, STRANGERS_A_DAY};
+
 use async_trait::async_trait;
 
 use super::SqliteStore;

@@ -12,17 +12,24 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Connection, Sqlite, SqliteConnection, SqlitePool};
 
-use crate::gateway::store::{NodeId, Record, RecordWrite, Written};
+use super::decode::parsed;
+use crate::gateway::store::{NodeId, Record, RecordWrite, State, Timestamp, UserId, Written};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
-    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool) \
-    VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING";
+    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint) \
+    VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING";
 
 const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered = $4, input_tokens = $5, \
     input_image_tokens = $6, input_text_tokens = $7, output_tokens = $8, output_image_tokens = $9, \
     output_text_tokens = $10, total_tokens = $11, cost_usd = $12, latency_ms = $13, first_byte_ms = $14, \
-    attempts = $15, account = $16, fallback = $17 \
+    attempts = $15, account = $16, fallback = $17, response_id = $18, error_reason = $19, \
+    error_detail = $20 \
     WHERE request_id = $1 AND state = 'running'";
+
+/// The condition of the index stands in it letter by letter, so that a start reads only what was running.
+pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted' WHERE state = 'running' AND node = $1";
+
+const NOTE: &str = "UPDATE records SET attempts = $2, account = $3 WHERE request_id = $1 AND state = 'running'";
 
 pub(super) async fn write(pool: &SqlitePool, node: &NodeId, writes: &[RecordWrite<'_>]) -> sqlx::Result<Vec<Written>> {
     let mut connection = pool.acquire().await?;
@@ -57,6 +64,7 @@ async fn write_all(
 async fn write_one(connection: &mut SqliteConnection, node: &NodeId, write: RecordWrite<'_>) -> sqlx::Result<Written> {
     let query = match write {
         RecordWrite::Open(record) => open(node, record),
+        RecordWrite::Note(record) => note(record)?,
         RecordWrite::Close(record) => close(record)?,
     };
     let changed = query.execute(connection).await?.rows_affected();
@@ -81,6 +89,7 @@ fn open<'q>(node: &'q NodeId, record: &'q Record) -> Query<'q, Sqlite, SqliteArg
         .bind(record.key.as_str())
         .bind(&record.end_user)
         .bind(record.injected_tool)
+        .bind(record.fingerprint.as_ref().map(<[u8; 32]>::as_slice))
 }
 
 fn close(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
@@ -104,12 +113,48 @@ fn close(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
         .bind(number(record.first_byte_ms))
         .bind(json(&record.attempts)?)
         .bind(&record.account)
-        .bind(&record.fallback))
+        .bind(&record.fallback)
+        .bind(&record.response_id)
+        .bind(&record.error_reason)
+        .bind(&record.error_detail))
+}
+
+fn note(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
+    let query = sqlx::query(NOTE).bind(record.request_id.as_str()).bind(json(&record.attempts)?);
+    Ok(query.bind(&record.account))
+}
+
+/// A commit that waits for the disk, as those of records do.
+pub(super) async fn check_writable(pool: &SqlitePool) -> sqlx::Result<()> {
+    sqlx::query("UPDATE write_check SET times = (times + 1) % 1000000").execute(pool).await?;
+    Ok(())
 }
 
 pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx::Result<u64> {
-    let query = sqlx::query("UPDATE records SET state = 'interrupted' WHERE state = 'running' AND node = $1");
-    Ok(query.bind(node.as_str()).execute(pool).await?.rows_affected())
+    Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
+}
+
+/// What became of the jobs that one request was, newest first.
+pub(super) async fn twins(
+    pool: &SqlitePool,
+    fingerprint: &[u8; 32],
+    since: Timestamp,
+    limit: u32,
+) -> sqlx::Result<Vec<State>> {
+    let query = sqlx::query(
+        "SELECT state FROM records WHERE fingerprint = $1 AND created_at >= $2 ORDER BY created_at DESC, seq DESC LIMIT $3",
+    );
+    let rows = query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(limit).fetch_all(pool).await?;
+    rows.iter().map(|row| parsed(row, "state")).collect()
+}
+
+/// The account that made this response for this user, the newest where an upstream gives an id twice.
+pub(super) async fn maker_of(pool: &SqlitePool, response_id: &str, user: &UserId) -> sqlx::Result<Option<String>> {
+    let query = sqlx::query_scalar(
+        "SELECT account FROM records WHERE response_id = $1 AND user_id = $2 AND account IS NOT NULL \
+         ORDER BY seq DESC LIMIT 1",
+    );
+    query.bind(response_id).bind(user.as_str()).fetch_optional(pool).await
 }
 
 /// The database counts to 2^63; an upstream that claims more is believed as far as that.

@@ -1,9 +1,9 @@
 //! Answers that may be repeated. Each change is one statement, so that two processes cannot come between.
 
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqlitePool};
+use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
-use super::decode::{count, parsed, text};
+use super::decode::{count, hash, parsed, text};
 use crate::gateway::store::{Claimed, ReplayDone, ReplayRow, ReplayState, RequestId, StoredReplay, Timestamp};
 
 /// The claim that is there gives way only where it is over; whatever it had is gone with it.
@@ -69,9 +69,20 @@ pub(super) async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<StoredReplay>> {
     rows.iter().map(replay).collect()
 }
 
-pub(super) async fn expired(pool: &SqlitePool, now: Timestamp, limit: u32) -> sqlx::Result<Vec<StoredReplay>> {
-    let query = sqlx::query("SELECT * FROM replays WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2");
-    query.bind(now.to_string()).bind(limit).fetch_all(pool).await?.iter().map(replay).collect()
+pub(super) async fn clear(pool: &SqlitePool, now: Timestamp, but: &[[u8; 32]], limit: u32) -> sqlx::Result<u32> {
+    let mut query: QueryBuilder<Sqlite> =
+        QueryBuilder::new("DELETE FROM replays WHERE rowid IN (SELECT rowid FROM replays WHERE expires_at <= ");
+    query.push_bind(now.to_string());
+    if !but.is_empty() {
+        let mut scopes = query.push(" AND scope NOT IN (").separated(", ");
+        for scope in but {
+            scopes.push_bind(scope.as_slice());
+        }
+        query.push(")");
+    }
+    query.push(" LIMIT ").push_bind(limit).push(")");
+    let cleared = query.build().execute(pool).await?.rows_affected();
+    Ok(u32::try_from(cleared).unwrap_or(limit))
 }
 
 fn replay(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
@@ -95,9 +106,4 @@ fn replay(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
         expires_at: parsed(row, "expires_at")?,
     };
     Ok(StoredReplay { row, state })
-}
-
-fn hash(row: &SqliteRow, column: &str) -> sqlx::Result<[u8; 32]> {
-    let bytes: &[u8] = row.try_get(column)?;
-    bytes.try_into().map_err(|error: std::array::TryFromSliceError| sqlx::Error::Decode(error.into()))
 }

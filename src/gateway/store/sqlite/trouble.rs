@@ -6,14 +6,15 @@ use sqlx::migrate::MigrateError;
 use crate::gateway::store::StoreError;
 
 // Primary result codes of SQLite; extended codes carry them in their low byte.
-const PERMISSION: u32 = 3;
 const BUSY: u32 = 5;
 const LOCKED: u32 = 6;
-const READ_ONLY: u32 = 8;
-const IO: u32 = 10;
 const CORRUPT: u32 = 11;
-const FULL: u32 = 13;
-const CANNOT_OPEN: u32 = 14;
+/// Another process changed the write-ahead log at the same moment.
+const PROTOCOL: u32 = 15;
+const TOO_BIG: u32 = 18;
+const CONSTRAINT: u32 = 19;
+const MISMATCH: u32 = 20;
+const RANGE: u32 = 25;
 const NOT_A_DATABASE: u32 = 26;
 
 /// For `map_err`: says what was being done.
@@ -36,16 +37,22 @@ pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> Store
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the driver adds variants; new ones are refusals too")]
+/// Only what is certainly wrong with the row is [`StoreError::Refused`]: an outcome that is thrown away was paid for, and
+/// one that is tried again without end costs a line of the log now and then.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the driver adds variants; the same write may succeed after them")]
 fn translate(doing: &'static str, error: sqlx::Error) -> StoreError {
     match error {
         sqlx::Error::Database(trouble) => translate_code(doing, trouble),
         // All our writers share one connection: whoever waits too long for it waits for a lock that somebody holds.
         sqlx::Error::PoolTimedOut => StoreError::Busy,
-        sqlx::Error::Io(_) | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
-            StoreError::Unavailable { doing, source: error.into() }
-        }
-        other => StoreError::Refused(other.into()),
+        sqlx::Error::RowNotFound
+        | sqlx::Error::TypeNotFound { .. }
+        | sqlx::Error::ColumnIndexOutOfBounds { .. }
+        | sqlx::Error::ColumnNotFound(_)
+        | sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::Encode(_)
+        | sqlx::Error::Decode(_) => StoreError::Refused(error.into()),
+        other => StoreError::Unavailable { doing, source: other.into() },
     }
 }
 
@@ -55,13 +62,92 @@ fn translate_code(doing: &'static str, trouble: Box<dyn DatabaseError>) -> Store
     }
     let extended = trouble.code().and_then(|code| code.parse::<u32>().ok());
     match extended.map(|code| code & 0xff) {
-        Some(BUSY | LOCKED) => StoreError::Busy,
-        Some(PERMISSION | READ_ONLY | IO | FULL | CANNOT_OPEN) => {
-            StoreError::Unavailable { doing, source: trouble.into() }
-        }
+        Some(BUSY | LOCKED | PROTOCOL) => StoreError::Busy,
+        Some(CONSTRAINT | TOO_BIG | MISMATCH | RANGE) => StoreError::Refused(trouble.into()),
         Some(CORRUPT | NOT_A_DATABASE) => {
             StoreError::damaged(format!("imagate.db: {trouble}; restore it from a backup"))
         }
-        _ => StoreError::Refused(trouble.into()),
+        _ => StoreError::Unavailable { doing, source: trouble.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::fmt;
+
+    use sqlx::error::ErrorKind;
+
+    use super::*;
+
+    /// What the driver says of an extended result code.
+    #[derive(Debug)]
+    struct Code(u32);
+
+    impl fmt::Display for Code {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "(code: {})", self.0)
+        }
+    }
+
+    impl std::error::Error for Code {}
+
+    impl DatabaseError for Code {
+        fn message(&self) -> &str {
+            "a message"
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.to_string().into())
+        }
+
+        fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn std::error::Error + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::Other
+        }
+    }
+
+    #[test]
+    fn only_what_is_wrong_with_a_row_is_held_against_it() {
+        // The primary codes of SQLite, all of them, some with an extension in their higher bytes.
+        let blamed: Vec<u32> = (1..=28)
+            .flat_map(|code| [code, code | 3 << 8])
+            .filter(|code| translate("writing records", sqlx::Error::Database(Box::new(Code(*code)))).blames_the_row())
+            .map(|code| code & 0xff)
+            .collect();
+        let expected = [TOO_BIG, CONSTRAINT, MISMATCH, RANGE].map(|code| [code; 2]);
+        assert_eq!(blamed, expected.concat());
+    }
+
+    #[test]
+    fn what_passes_is_told_apart() {
+        let code = |code: u32| translate("writing records", sqlx::Error::Database(Box::new(Code(code))));
+        for passing in [BUSY, LOCKED, PROTOCOL, BUSY | 2 << 8] {
+            assert!(matches!(code(passing), StoreError::Busy), "{passing}");
+        }
+        // An error of the statement, permissions, abort, no memory, interrupt, input and output, full, cannot open.
+        for other in [1, 3, 4, 7, 8, 9, 10, 13, 14, 21, 99] {
+            assert!(matches!(code(other), StoreError::Unavailable { .. }), "{other}");
+        }
+        assert!(matches!(code(CORRUPT), StoreError::Damaged { .. }));
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_understood_is_refused_and_a_driver_that_is_lost_is_not() {
+        let refused = |error| translate("reading", error).blames_the_row();
+        assert!(refused(sqlx::Error::Decode("no number".into())) && refused(sqlx::Error::RowNotFound));
+        assert!(!refused(sqlx::Error::WorkerCrashed) && !refused(sqlx::Error::BeginFailed));
+        assert!(!refused(sqlx::Error::Protocol("a passing state".to_owned())));
     }
 }

@@ -9,14 +9,17 @@ use sqlx::{QueryBuilder, Row, Sqlite};
 use super::SqliteStore;
 use super::decode::{parsed, text};
 use super::records::{NO_LIMIT, push_key, push_user};
+use super::together;
 use super::trouble::during;
-use crate::gateway::store::{Counts, DayCounts, KeyCounts, KeyId, KeyName, StoreError, UsageFilter, UsageStore};
+use crate::gateway::store::{
+    Counts, DayCounts, KeyCounts, KeyId, KeyName, Refused, StoreError, UsageFilter, UsageStore,
+};
 
 // A sum of integers would fail where it goes beyond the largest one; this one stops there.
 macro_rules! sums {
     () => {
         "CAST(total(requests) AS INTEGER) AS requests, CAST(total(succeeded) AS INTEGER) AS succeeded, \
-         CAST(total(failed) AS INTEGER) AS failed, CAST(total(images) AS INTEGER) AS images, \
+         CAST(total(failed) AS INTEGER) AS failed, CAST(total(refused) AS INTEGER) AS refused, CAST(total(images) AS INTEGER) AS images, \
          CAST(total(input_tokens) AS INTEGER) AS input_tokens, \
          CAST(total(output_tokens) AS INTEGER) AS output_tokens, \
          CAST(total(total_tokens) AS INTEGER) AS total_tokens"
@@ -44,6 +47,19 @@ impl UsageStore for SqliteStore {
     async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError> {
         let rows = self.read(of_keys(listed(keys)?), |row| Ok((text(row, "key_id")?, counts(row)?))).await?;
         Ok(rows.into_iter().collect())
+    }
+
+    async fn add_refused(&self, refused: &[Refused]) -> Result<(), StoreError> {
+        let statements = refused.iter().map(|refused| {
+            let statement = sqlx::query(
+                "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \
+                 input_tokens, output_tokens, total_tokens, refused) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, 0, 0, 0, $5) \
+                 ON CONFLICT (key_id, day, user_id, group_name) DO UPDATE SET refused = refused + excluded.refused",
+            );
+            let statement = statement.bind(refused.key.as_str()).bind(refused.day.to_string());
+            statement.bind(refused.user.as_str()).bind(&refused.group).bind(i64::from(refused.count))
+        });
+        together::run(&self.writer, statements.collect()).await.map_err(during("counting refused requests"))
     }
 
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError> {
@@ -104,7 +120,7 @@ pub(super) fn of_keys(keys: String) -> QueryBuilder<Sqlite> {
 
 fn names(keys: String) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new(
-        "SELECT keys.id AS id, keys.name AS name, users.name AS user_name FROM keys \
+        "SELECT keys.id AS id, keys.name AS name, nullif(users.name, '') AS user_name FROM keys \
          JOIN users ON users.id = keys.user_id WHERE keys.id IN ",
     );
     query.push("(SELECT value FROM json_each(").push_bind(keys).push("))");
@@ -143,6 +159,7 @@ fn counts(row: &SqliteRow) -> sqlx::Result<Counts> {
         requests: number("requests")?,
         succeeded: number("succeeded")?,
         failed: number("failed")?,
+        refused: number("refused")?,
         images: number("images")?,
         input_tokens: number("input_tokens")?,
         output_tokens: number("output_tokens")?,

@@ -142,8 +142,8 @@ impl Store for Double {
         self.called()?.list_replays().await
     }
 
-    async fn expired_replays(&self, now: Timestamp, limit: u32) -> Result<Vec<StoredReplay>, StoreError> {
-        self.called()?.expired_replays(now, limit).await
+    async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
+        self.called()?.clear_replays(now, but, limit).await
     }
 
     async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError> {
@@ -155,8 +155,16 @@ impl Store for Double {
         self.called()?.write_records(node, writes).await
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.called()?.check_writable().await
+    }
+
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
         self.called()?.interrupt_running(node).await
+    }
+
+    async fn remove_old(&self, kept: Kept, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        self.called()?.remove_old(kept, before, limit).await
     }
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
@@ -165,6 +173,14 @@ impl Store for Double {
 
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
         self.called()?.find_record(request_id, owner).await
+    }
+
+    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<State>, StoreError> {
+        self.called()?.twins(fingerprint, since, limit).await
+    }
+
+    async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError> {
+        self.called()?.maker_of_response(response_id, user).await
     }
 }
 
@@ -184,6 +200,10 @@ impl UsageStore for Double {
 
     async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError> {
         self.called()?.usage_of_keys(keys).await
+    }
+
+    async fn add_refused(&self, refused: &[Refused]) -> Result<(), StoreError> {
+        self.called()?.add_refused(refused).await
     }
 
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError> {

@@ -1,5 +1,7 @@
 //! Keys, in every database.
 
+use tokio::task::JoinSet;
+
 use super::*;
 use crate::gateway::store::testing::act_at;
 
@@ -21,7 +23,7 @@ async fn a_key_comes_back_as_it_went_in() {
             assert_eq!(store.find_key(handle, Some(&"usr_2".into())).await.unwrap(), None);
         }
         assert_eq!(store.find_key("public-two", None).await.unwrap(), None);
-        assert!(matches!(store.insert_key(&Act::command(), &row).await, Err(StoreError::Conflict)));
+        assert!(matches!(store.insert_key(&Act::command(), &row, None).await, Err(StoreError::Conflict)));
     }
 }
 
@@ -31,8 +33,9 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         let row = key(&*store, "one").await;
         let (by_id, by_public_id) = (row.id.as_str(), row.public_id.as_str());
         let (first, later) = (at("2026-02-01T00:00:00Z"), at("2026-03-01T00:00:00Z"));
-        let change =
-            async |handle: &str, change, when| store.change_key(&act_at(when), handle, None, &[change]).await.unwrap();
+        let change = async |handle: &str, change, when| {
+            store.change_key(&act_at(when), handle, None, &[change]).await.unwrap().done()
+        };
 
         assert_eq!(change(by_id, KeyChange::Disable, first).await.unwrap().disabled_at, Some(first));
         assert_eq!(change(by_public_id, KeyChange::Disable, later).await.unwrap().disabled_at, Some(first));
@@ -44,8 +47,10 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         assert_eq!(store.list_keys().await.unwrap(), []);
         assert_eq!(store.find_key(by_id, None).await.unwrap(), None);
         // Whoever checks keys still hears of it, so that it can be refused like any other.
-        let checks = store.keys_after(0).await.unwrap();
-        assert!(checks.iter().any(|check| check.id == row.id && check.refused));
+        let checks = store.keys_after(1).await.unwrap();
+        assert!(checks.iter().any(|check| check.id == row.id && check.refused && check.deleted));
+        // Whoever begins anew need not.
+        assert!(store.keys_after(0).await.unwrap().is_empty());
     }
 }
 
@@ -54,7 +59,7 @@ async fn several_changes_are_one() {
     for Fixture { store, .. } in stores().await {
         let row = key(&*store, "one").await;
         let changes = [KeyChange::Rename("two".to_owned()), KeyChange::Expire(None), KeyChange::Disable];
-        let changed = store.change_key(&Act::command(), row.id.as_str(), None, &changes).await.unwrap().unwrap();
+        let changed = store.change_key(&Act::command(), row.id.as_str(), None, &changes).await.unwrap().done().unwrap();
         assert_eq!((changed.name.as_str(), changed.expires_at), ("two", None));
         assert!(changed.disabled_at.is_some());
     }
@@ -66,10 +71,16 @@ async fn nobody_changes_a_key_of_somebody_else() {
         let row = key(&*store, "one").await;
         let stranger = UserId::from("usr_2");
         let (act, id) = (Act::command(), row.id.as_str());
-        assert_eq!(store.change_key(&act, id, Some(&stranger), &[KeyChange::Delete]).await.unwrap(), None);
-        assert_eq!(store.rotate_key(&act, &row.id, Some(&stranger), rotation(8, None)).await.unwrap(), None);
+        assert_eq!(
+            store.change_key(&act, id, Some(&stranger), &[KeyChange::Delete]).await.unwrap(),
+            KeyChanged::Unknown
+        );
+        assert_eq!(
+            store.rotate_key(&act, &row.id, Some(&stranger), rotation(8, None)).await.unwrap(),
+            KeyChanged::Unknown
+        );
         assert_eq!(store.find_key(id, Some(&row.user)).await.unwrap(), Some(row.clone()));
-        assert!(store.change_key(&act, id, Some(&row.user), &[KeyChange::Delete]).await.unwrap().is_some());
+        assert!(store.change_key(&act, id, Some(&row.user), &[KeyChange::Delete]).await.unwrap().done().is_some());
     }
 }
 
@@ -79,9 +90,9 @@ async fn noting_the_use_of_a_deleted_key_does_not_revive_it() {
         let row = key(&*store, "one").await;
         let moment = at("2026-02-01T00:00:00Z");
         store.change_key(&act_at(moment), row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
-        store.touch_key(&row.id, moment).await.unwrap();
+        store.touch_keys(std::slice::from_ref(&row.id), moment).await.unwrap();
         assert_eq!(store.find_key(row.id.as_str(), None).await.unwrap(), None);
-        assert!(store.keys_after(0).await.unwrap()[0].refused);
+        assert!(store.keys_after(1).await.unwrap()[0].refused);
     }
 }
 
@@ -99,19 +110,20 @@ async fn whatever_matters_to_a_check_is_told_once_and_nothing_else_is() {
         assert_eq!(told().await, [one.id.clone(), two.id.clone()]);
         assert_eq!(told().await, []);
 
-        let change = async |change| store.change_key(&act, one.id.as_str(), None, &[change]).await.unwrap().unwrap();
+        let change =
+            async |change| store.change_key(&act, one.id.as_str(), None, &[change]).await.unwrap().done().unwrap();
         for told_of in [KeyChange::Disable, KeyChange::Enable, KeyChange::Expire(None)] {
             change(told_of).await;
             assert_eq!(told().await, std::slice::from_ref(&one.id));
         }
-        store.rotate_key(&act, &one.id, None, rotation(8, None)).await.unwrap().unwrap();
+        store.rotate_key(&act, &one.id, None, rotation(8, None)).await.unwrap().done().unwrap();
         assert_eq!(told().await, std::slice::from_ref(&one.id));
         for told_of in [UserChange::Disable, UserChange::Enable] {
             store.change_user(&act, one.user.as_str(), &[told_of]).await.unwrap();
             assert_eq!(told().await.len(), 2);
         }
 
-        store.touch_key(&one.id, Timestamp::now()).await.unwrap();
+        store.touch_keys(std::slice::from_ref(&one.id), Timestamp::now()).await.unwrap();
         change(KeyChange::Rename("other".to_owned())).await;
         change(KeyChange::Enable).await;
         assert_eq!(told().await, []);
@@ -126,7 +138,7 @@ async fn a_rotated_key_keeps_everything_but_its_hash() {
         let row = key(&*store, "one").await;
         let until = at("2026-02-02T00:00:00Z");
         let rotate = async |hash, until| {
-            store.rotate_key(&Act::command(), &row.id, None, rotation(hash, until)).await.unwrap().unwrap()
+            store.rotate_key(&Act::command(), &row.id, None, rotation(hash, until)).await.unwrap().done().unwrap()
         };
         let check = async || store.keys_after(0).await.unwrap().pop().unwrap();
         assert_eq!(
@@ -179,7 +191,7 @@ async fn keys_are_found_by_what_people_know_of_them() {
             expires_at: None,
             ..ada.clone()
         };
-        store.insert_key(&act, &bobs).await.unwrap();
+        store.insert_key(&act, &bobs, None).await.unwrap();
         let find = async |filter: KeyFilter| {
             let filter = KeyFilter { limit: 10, ..filter };
             let page = store.page_keys(&filter, at("2026-06-01T00:00:00Z")).await.unwrap();
@@ -213,5 +225,77 @@ async fn keys_are_found_by_what_people_know_of_them() {
             (state(KeyState::Disabled).await, state(KeyState::Expired).await),
             ("laptop 100%".to_owned(), String::new())
         );
+    }
+}
+
+#[tokio::test]
+async fn an_owner_cannot_undo_what_an_admin_has_decided() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let (id, owner) = (row.id.as_str(), row.user.clone());
+        let act = Act::command();
+        let by_owner = async |change| store.change_key(&act, id, Some(&owner), &[change]).await.unwrap();
+        let by_admin = async |change| store.change_key(&act, id, None, &[change]).await.unwrap().done().unwrap();
+
+        // An owner takes back what the owner did.
+        assert_eq!(by_owner(KeyChange::Disable).await.done().unwrap().locked, None);
+        assert_eq!(by_owner(KeyChange::Enable).await.done().unwrap().disabled_at, None);
+
+        let latest = row.latest_end.unwrap();
+        let (sooner, later) = (at("2026-12-01T00:00:00Z"), at("2027-02-01T00:00:00Z"));
+        for end in [None, Some(later)] {
+            assert_eq!(by_owner(KeyChange::Expire(end)).await, KeyChanged::PastLatestEnd(latest));
+        }
+        // A nearer end can be moved, but never behind the one that an admin has allowed.
+        assert_eq!(by_owner(KeyChange::Expire(Some(sooner))).await.done().unwrap().expires_at, Some(sooner));
+        assert_eq!(by_owner(KeyChange::Expire(Some(later))).await, KeyChanged::PastLatestEnd(latest));
+        assert_eq!(by_owner(KeyChange::Expire(Some(latest))).await.done().unwrap().expires_at, Some(latest));
+
+        // What the owner has disabled, an admin can still lock.
+        by_owner(KeyChange::Disable).await;
+        assert_eq!(by_admin(KeyChange::Disable).await.locked, Some(KeyLock::Admin));
+        assert_eq!(by_owner(KeyChange::Enable).await, KeyChanged::Locked(KeyLock::Admin));
+        let rotated = store.rotate_key(&act, &row.id, Some(&owner), rotation(8, None)).await.unwrap();
+        assert_eq!(rotated, KeyChanged::Locked(KeyLock::Admin));
+        assert_eq!(store.find_key(id, None).await.unwrap().unwrap().hash, row.hash);
+        // Several changes are all refused.
+        let both = [KeyChange::Rename("two".to_owned()), KeyChange::Enable];
+        assert_eq!(store.change_key(&act, id, Some(&owner), &both).await.unwrap(), KeyChanged::Locked(KeyLock::Admin));
+        assert_eq!(store.find_key(id, None).await.unwrap().unwrap().name, "one");
+
+        let enabled = by_admin(KeyChange::Enable).await;
+        assert_eq!((enabled.locked, enabled.disabled_at), (None, None));
+        assert_eq!(by_admin(KeyChange::Expire(None)).await.latest_end, None);
+        assert_eq!(by_owner(KeyChange::Expire(Some(later))).await.done().unwrap().expires_at, Some(later));
+        by_admin(KeyChange::Disable).await;
+        assert!(by_owner(KeyChange::Delete).await.done().unwrap().deleted_at.is_some());
+    }
+}
+
+async fn add_to_three(store: Arc<dyn Store>, row: KeyRow) -> bool {
+    store.insert_key(&Act::command(), &row, Some(3)).await.unwrap()
+}
+
+#[tokio::test]
+async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
+    for Fixture { store, .. } in stores().await {
+        let row = key(&*store, "one").await;
+        let more = |number: u32| KeyRow {
+            id: KeyId::random().unwrap(),
+            public_id: format!("public-{number}").as_str().into(),
+            ..row.clone()
+        };
+        let act = Act::command();
+        let mut tries = JoinSet::new();
+        for number in 0..8 {
+            tries.spawn(add_to_three(Arc::clone(&store), more(number)));
+        }
+        let added = tries.join_all().await;
+        assert_eq!(added.iter().filter(|added| **added).count(), 2);
+        // Deleted ones do not count, and whoever has no limit goes on.
+        store.change_key(&act, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        assert!(store.insert_key(&act, &more(8), Some(3)).await.unwrap());
+        assert!(!store.insert_key(&act, &more(9), Some(3)).await.unwrap());
+        assert!(store.insert_key(&act, &more(10), None).await.unwrap());
     }
 }

@@ -115,20 +115,54 @@ async fn forgetting_touches_no_other_claim() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_found_oldest_first_for_cleaning_up() {
+async fn what_is_over_is_cleared_and_nothing_else() {
     for Fixture { store, .. } in stores().await {
         for (scope, second) in [(1, 3), (2, 1), (3, 2), (4, 20)] {
             claim(Arc::clone(&store), row(scope, &format!("r{scope}"), second)).await;
         }
-        let expired = async |second, limit| {
-            let replays = store.expired_replays(moment(second), limit).await.unwrap();
-            replays.iter().map(|replay| replay.row.request_id.to_string()).collect::<String>()
+        store.finish_replay(&[2; 32], &"r2".into(), &done()).await.unwrap();
+        let clear =
+            async |second, but: &[[u8; 32]], limit| store.clear_replays(moment(second), but, limit).await.unwrap();
+        let left = async || {
+            let all = store.list_replays().await.unwrap();
+            all.iter().map(|replay| replay.row.scope[0]).collect::<Vec<_>>()
         };
-        assert_eq!(expired(10, 9).await, "");
-        assert_eq!(expired(12, 9).await, "r2r3");
-        assert_eq!(expired(29, 2).await, "r2r3");
-        assert_eq!(expired(29, 9).await, "r2r3r1");
-        let all = store.list_replays().await.unwrap();
-        assert_eq!(all.iter().map(|replay| replay.row.scope[0]).collect::<Vec<_>>(), [2, 3, 1, 4]);
+        assert_eq!(clear(10, &[], 9).await, 0);
+        assert_eq!((clear(29, &[[1; 32], [3; 32]], 9).await, left().await), (1, vec![3, 1, 4]));
+        assert_eq!((clear(29, &[], 1).await, left().await.len()), (1, 2));
+        assert_eq!((clear(29, &[], 9).await, left().await), (1, vec![4]));
+    }
+}
+
+#[tokio::test]
+async fn the_twins_of_a_request_are_told_newest_first() {
+    for Fixture { store, .. } in stores().await {
+        let node = NodeId::only();
+        let record = |id: &str, second: u8, fingerprint: u8| Record {
+            created_at: moment(second),
+            fingerprint: Some([fingerprint; 32]),
+            ..record(id)
+        };
+        let (one, two, other) = (record("r1", 1, 7), record("r2", 2, 7), record("r3", 3, 8));
+        let opens: Vec<_> = [&one, &two, &other].map(RecordWrite::Open).into();
+        store.write_records(&node, &opens).await.unwrap();
+        let failed = Record { state: State::Failed, ..one.clone() };
+        store.write_records(&node, &[RecordWrite::Close(&failed)]).await.unwrap();
+        let twins = async |since, limit| store.twins(&[7; 32], moment(since), limit).await.unwrap();
+        assert_eq!(twins(1, 9).await, [State::Running, State::Failed]);
+        assert_eq!((twins(2, 9).await, twins(1, 1).await), (vec![State::Running], vec![State::Running]));
+        assert_eq!(twins(3, 9).await, []);
+    }
+}
+
+#[tokio::test]
+async fn the_maker_of_a_response_is_told_to_its_user_alone() {
+    for Fixture { store, .. } in stores().await {
+        let done = finished("r1");
+        let write = [RecordWrite::Open(&record("r1")), RecordWrite::Close(&done)];
+        store.write_records(&NodeId::only(), &write).await.unwrap();
+        let maker = async |id: &str, user: &str| store.maker_of_response(id, &user.into()).await.unwrap();
+        assert_eq!(maker("resp_1", "usr_1").await.as_deref(), Some("primary"));
+        assert_eq!((maker("resp_1", "usr_2").await, maker("resp_2", "usr_1").await), (None, None));
     }
 }

@@ -111,16 +111,21 @@ const UNFIT: &[&str] = &[
     "billingnotactive",
     "creditbalancetoolow",
     "deactivatedworkspace",
-    "deploymentnotfound",
     "insufficientbalance",
     "insufficientquota",
     "insufficientuserquota",
-    "modelnotfound",
     "organizationdeactivated",
     "preconsumetokenquotafailed",
     "unsupportedcountryregionterritory",
     "usagenotincluded",
 ];
+
+/// The upstream does not know the model, or does not give it to this account.
+const UNKNOWN_MODEL: &[&str] = &["deploymentnotfound", "modelnotfound"];
+/// The credentials are what is refused.
+const CREDENTIALS: &[&str] = &["invalidapikey", "invalidauthentication", "authenticationerror", "incorrectapikey"];
+/// The request alone is larger than the whole window of the limit: waiting does not help, and nobody else is limited.
+const OVERSIZED_SENTENCES: &[&str] = &["request too large", "must be reduced"];
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,11 +136,16 @@ pub(super) struct Said {
     pub(super) exhausted: bool,
     /// The account may not do this.
     pub(super) unfit: bool,
+    /// The model is not known, or not for this account.
+    pub(super) unknown_model: bool,
+    /// The request alone is above a limit.
+    pub(super) oversized: bool,
     /// A model's words where an image should be.
     pub(super) text: bool,
     limited: bool,
     sentence: bool,
     of_account: bool,
+    credentials: bool,
 }
 
 /// Whose words stand in a part of an answer.
@@ -159,6 +169,11 @@ impl Said {
     /// Whether it is about the account, so that another may do better.
     pub(super) const fn is_of_account(&self) -> bool {
         self.unfit || self.exhausted || self.limited
+    }
+
+    /// Whether it speaks of the account or its credentials, in whatever words.
+    pub(super) const fn speaks_of_account(&self) -> bool {
+        self.of_account || self.credentials
     }
 
     /// Whether a sentence reads like a refusal of the content.
@@ -201,6 +216,8 @@ impl Said {
             self.exhausted |= is(EXHAUSTED);
             self.limited |= is(LIMITED);
             self.unfit |= is(UNFIT);
+            self.unknown_model |= is(UNKNOWN_MODEL);
+            self.credentials |= is(CREDENTIALS);
         }
     }
 
@@ -220,6 +237,7 @@ impl Said {
         let has = |sentences: &[&str]| sentences.iter().any(|sentence| low.contains(sentence));
         self.sentence |= has(REFUSED_SENTENCES);
         self.of_account |= has(ACCOUNT_SENTENCES);
+        self.oversized |= place == Place::Error && has(OVERSIZED_SENTENCES);
         self.text |= place == Place::Output && !low.is_empty();
     }
 

@@ -7,7 +7,7 @@ use super::*;
 use serde_json::json;
 
 fn found(code: u16, body: &str) -> Failure {
-    status(StatusCode::from_u16(code).expect("a status"), &HeaderMap::new(), body.as_bytes(), is_image_parameter)
+    status(StatusCode::from_u16(code).expect("a status"), &HeaderMap::new(), body.as_bytes(), IMAGE_BLAME)
 }
 
 #[track_caller]
@@ -26,11 +26,11 @@ fn check_answer(body: &Value, class: Class, cause: &Cause) {
 #[test]
 fn each_status_has_its_class() {
     let plain = json!({"error": {"message": "no", "type": "server_error"}});
-    for code in [401, 403] {
-        check(code, &plain, Class::N, &Cause::Unreachable);
-    }
-    for code in [402, 404, 405, 410] {
-        check(code, &plain, Class::N, &Cause::Unfit);
+    check(401, &plain, Class::N, &Cause::Unreachable);
+    check(402, &plain, Class::N, &Cause::Unfit);
+    check(403, &plain, Class::N, &Cause::Forbidden);
+    for code in [404, 405, 410] {
+        check(code, &plain, Class::N, &Cause::Missing);
     }
     for code in [500, 503] {
         check(code, &plain, Class::F, &Cause::Failed);
@@ -65,7 +65,6 @@ fn a_rejection_that_speaks_of_the_account_is_not_the_callers() {
     ] {
         check(400, &json!({ "error": error }), Class::N, &Cause::Unreachable);
     }
-    check(413, &json!("<html>"), Class::N, &Cause::Unreachable);
     for message in [
         "Bearer sk-up is wrong",
         "see https://up.example/x",
@@ -84,6 +83,62 @@ fn a_rejection_that_speaks_of_the_account_is_not_the_callers() {
     check(400, &json!({"error": {"message": message, "param": "size"}}), Class::R, &cause);
 }
 
+/// What an upstream says of a request that its caller wrote.
+fn found_of_response(code: u16, body: &str) -> (Class, Cause) {
+    let status_code = StatusCode::from_u16(code).expect("a status");
+    let found = status(status_code, &HeaderMap::new(), body.as_bytes(), RESPONSE_BLAME);
+    (found.class, found.cause)
+}
+
+#[test]
+fn a_page_before_the_upstream_says_nothing_of_the_account() {
+    for body in ["<html>blocked</html>", "", "\"text\""] {
+        assert_eq!(found(403, body).cause, Cause::Blocked, "{body}");
+        assert_eq!(found(405, body).cause, Cause::Blocked, "{body}");
+        assert_eq!(found_of_response(403, body), (Class::N, Cause::Blocked), "{body}");
+    }
+}
+
+#[test]
+fn the_model_and_the_files_of_a_response_are_the_callers_choice() {
+    let unknown = json!({"error": {"message": "The model `gpt-5.5-typo` does not exist or you do not have access to it.",
+        "type": "invalid_request_error", "param": null, "code": "model_not_found"}});
+    for code in [400, 403, 404] {
+        assert_eq!(found_of_response(code, &unknown.to_string()), (Class::N, Cause::UnknownModel), "{code}");
+        check(code, &unknown, Class::N, &Cause::Missing);
+    }
+    let message = "Vector store with id [vs_1] not found.";
+    let store = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
+    let declined = |message: &str| (Class::N, Cause::Declined { message: message.to_owned() });
+    assert_eq!(found_of_response(404, &store.to_string()), declined(message));
+    let account = json!({"error": {"message": "No such deployment in your project.", "code": null}});
+    assert_eq!(found_of_response(404, &account.to_string()), (Class::N, Cause::Unreachable));
+}
+
+#[test]
+fn a_request_that_is_larger_than_the_window_is_no_limit_of_the_account() {
+    let error = |message: &str| json!({"error": {"message": message, "type": "tokens", "param": null, "code": "rate_limit_exceeded"}});
+    let large = error(
+        "Request too large for gpt-5.5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 50000. \
+         The input or output tokens must be reduced in order to run successfully.",
+    );
+    check(429, &large, Class::N, &Cause::Declined { message: TOO_LARGE.to_owned() });
+    check_answer(&large, Class::N, &Cause::Declined { message: TOO_LARGE.to_owned() });
+    let busy =
+        error("Rate limit reached for gpt-5.5 on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000.");
+    check(429, &busy, Class::N, &Cause::Throttled { wait: None });
+}
+
+#[test]
+fn a_rejection_that_names_nothing_may_be_the_request() {
+    let declined = |message: &str| Cause::Declined { message: message.to_owned() };
+    for code in [400, 413, 415, 422] {
+        check(code, &json!({"error": {"message": "too many pixels"}}), Class::N, &declined("too many pixels"));
+        check(code, &json!("<html>"), Class::N, &declined(DECLINED));
+        check(code, &json!({"error": {"message": "see https://up.example/x"}}), Class::N, &declined(DECLINED));
+    }
+}
+
 #[test]
 fn an_unpaid_account_is_unfit_and_no_window_that_opens_again() {
     let wait = json!({"resets_in_seconds": 60});
@@ -94,7 +149,6 @@ fn an_unpaid_account_is_unfit_and_no_window_that_opens_again() {
         (400, json!({"message": "m", "type": "billing_limit_user_error", "code": "billing_hard_limit_reached"})),
         (403, json!({"message": "m", "type": "v_api_error", "code": "insufficient_user_quota"})),
         (402, json!({"message": "m", "code": "deactivated_workspace"})),
-        (404, json!({"message": "m", "code": "model_not_found"})),
         (403, json!({"message": "m", "code": "unsupported_country_region_territory"})),
     ] {
         check(code, &json!({ "error": error }), Class::N, &Cause::Unfit);

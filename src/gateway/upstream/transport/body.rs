@@ -16,6 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::budget::Tally;
 use super::error::BodyError;
@@ -50,6 +52,9 @@ pub(crate) enum Piece {
     Kept(Kept),
 }
 
+/// Bytes of a file that are being read, and the buffer that they were read into.
+type Reading = JoinHandle<io::Result<(Bytes, BytesMut)>>;
+
 /// Pieces, and how far they have been read.
 #[derive(Debug)]
 pub(crate) struct Pieces {
@@ -60,6 +65,8 @@ pub(crate) struct Pieces {
     left: u64,
     /// Reused as soon as the last frame is written.
     buffer: BytesMut,
+    /// The next bytes of a file, read on a thread that may wait: a disk that stalls must not hold up other requests.
+    reading: Option<Reading>,
 }
 
 /// The body of an answer.
@@ -84,7 +91,7 @@ impl From<Bytes> for RequestBody {
 impl From<Vec<Piece>> for RequestBody {
     fn from(pieces: Vec<Piece>) -> Self {
         let left = pieces.iter().map(Piece::len).sum();
-        Self::Pieces(Pieces { all: pieces.into(), at: 0, offset: 0, left, buffer: BytesMut::new() })
+        Self::Pieces(Pieces { all: pieces.into(), at: 0, offset: 0, left, buffer: BytesMut::new(), reading: None })
     }
 }
 
@@ -92,13 +99,13 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let data = match self.get_mut() {
             Self::InMemory(bytes) => {
                 let rest = std::mem::take(bytes);
                 Ok((!rest.is_empty()).then_some(rest))
             }
-            Self::Pieces(pieces) => pieces.next(),
+            Self::Pieces(pieces) => ready!(pieces.poll_next(cx)),
         };
         Poll::Ready(data.transpose().map(|data| data.map(Frame::data)))
     }
@@ -132,13 +139,24 @@ impl Piece {
             Self::Kept(kept) => kept.len(),
         }
     }
+
+    /// What stands at a place of it; of a file at most so many bytes.
+    fn read(&self, buffer: &mut BytesMut, offset: u64, most: usize) -> io::Result<Bytes> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes.clone()),
+            Self::File(file) => read(buffer, &**file, offset, most),
+            // Every piece but the last is whole, so each begins where four characters begin.
+            Self::Base64(file) => encoded(file, offset / 4 * 3),
+            Self::Kept(kept) => read(buffer, kept, offset, most),
+        }
+    }
 }
 
 // === impl Pieces ===
 
 impl Pieces {
-    /// The next bytes. A file is read in the task: what was just written is still in memory, and a hop costs more.
-    fn next(&mut self) -> io::Result<Option<Bytes>> {
+    /// The next bytes.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         while let Some(piece) = self.all.get(self.at) {
             let left = piece.len() - self.offset;
             if left == 0 {
@@ -147,18 +165,29 @@ impl Pieces {
             }
             let most = usize::try_from(left).map_or(READ, |left| left.min(READ));
             let data = match piece {
-                // Every piece but the last is whole, so each begins where four characters begin.
-                Piece::Base64(file) => encoded(file, self.offset / 4 * 3)?,
                 Piece::Bytes(bytes) | Piece::Kept(Kept::Memory(bytes)) => bytes.clone(),
-                Piece::File(file) => read(&mut self.buffer, &**file, self.offset, most)?,
-                Piece::Kept(kept) => read(&mut self.buffer, kept, self.offset, most)?,
+                Piece::File(_) | Piece::Base64(_) | Piece::Kept(_) => {
+                    let (offset, buffer) = (self.offset, &mut self.buffer);
+                    let reading = self
+                        .reading
+                        .get_or_insert_with(|| begin_to_read(piece.clone(), std::mem::take(buffer), offset, most));
+                    let read = ready!(Pin::new(reading).poll(cx));
+                    self.reading = None;
+                    let (data, buffer) = read.map_err(io::Error::other)??;
+                    self.buffer = buffer;
+                    data
+                }
             };
             self.offset += data.len() as u64;
             self.left -= data.len() as u64;
-            return Ok(Some(data));
+            return Poll::Ready(Ok(Some(data)));
         }
-        Ok(None)
+        Poll::Ready(Ok(None))
     }
+}
+
+fn begin_to_read(piece: Piece, mut buffer: BytesMut, offset: u64, most: usize) -> Reading {
+    Handle::current().spawn_blocking(move || Ok((piece.read(&mut buffer, offset, most)?, buffer)))
 }
 
 fn read(buffer: &mut BytesMut, file: &impl Source, offset: u64, most: usize) -> io::Result<Bytes> {
@@ -189,7 +218,14 @@ fn encoded(file: &Spooled, offset: u64) -> io::Result<Bytes> {
 
 impl Clone for Pieces {
     fn clone(&self) -> Self {
-        Self { all: Arc::clone(&self.all), buffer: BytesMut::new(), ..*self }
+        Self {
+            all: Arc::clone(&self.all),
+            at: self.at,
+            offset: self.offset,
+            left: self.left,
+            buffer: BytesMut::new(),
+            reading: None,
+        }
     }
 }
 

@@ -95,6 +95,17 @@ fn detail_of(script: &Script, word: &str) -> Value {
                               "param": "quality", "code": "invalid_value"}),
         "tool" => json!({"message": "Invalid value: 'image_generation'.", "type": "invalid_request_error",
                          "param": "tools[0].type", "code": "invalid_value"}),
+        "unknown-model" => {
+            json!({"message": "The model `gpt-5.5-typo` does not exist or you do not have access to it.",
+                                  "type": "invalid_request_error", "param": null, "code": "model_not_found"})
+        }
+        "unknown-store" => json!({"message": "Vector store with id [vs_1] not found.",
+                                  "type": "invalid_request_error", "param": null, "code": null}),
+        "too-large" => {
+            json!({"message": "Request too large for gpt-5.5 in organization org-1 on tokens per min (TPM): \
+                                          Limit 30000, Requested 50000. The input or output tokens must be reduced.",
+                              "type": "tokens", "param": null, "code": "rate_limit_exceeded"})
+        }
         "revoked" => json!({"message": "upstream-canary: the account is gone", "type": "invalid_request_error",
                             "param": null, "code": "account_deactivated"}),
         other => panic!("no such body in a script: {other}"),

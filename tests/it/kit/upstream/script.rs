@@ -3,7 +3,7 @@
 //! | Word | What the upstream does |
 //! |---|---|
 //! | `status=N` | answers this status, with an error body unless `body=` says otherwise |
-//! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `tool`, `revoked`, `html`, `page` (2 MB of it), `text`, `none` instead of images |
+//! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `tool`, `unknown-model`, `unknown-store`, `too-large`, `revoked`, `html`, `page` (2 MB of it), `text`, `none` instead of images |
 //! | `models=a,b` | the ids of a list of models, or `huge` |
 //! | `say=TEXT` | the message of the error, with `_` for a blank |
 //! | `resets-in=S` `resets-at=T` | inside `body=usage-limit` |

@@ -6,6 +6,7 @@ use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::{sessions, users};
 use crate::gateway::store::sqlite::decode::parsed;
+use crate::gateway::store::sqlite::keys;
 use crate::gateway::store::sqlite::together::transact;
 use crate::gateway::store::sqlite::trail::{self, Entry};
 use crate::gateway::store::{
@@ -24,10 +25,13 @@ async fn is_open(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     query.bind(SET_UP).fetch_one(connection).await
 }
 
-/// From now on there is an admin who can sign in.
-pub(super) async fn note_set_up(connection: &mut SqliteConnection, act: &Act) -> sqlx::Result<()> {
+/// From now on there is an admin who can sign in. The first one receives the keys that belong to nobody.
+pub(super) async fn note_set_up(connection: &mut SqliteConnection, act: &Act, admin: &UserRow) -> sqlx::Result<()> {
     let milestone = sqlx::query("INSERT INTO milestones (name, reached_at) VALUES ($1, $2) ON CONFLICT DO NOTHING");
-    milestone.bind(SET_UP).bind(act.at.to_string()).execute(&mut *connection).await?;
+    let noted = milestone.bind(SET_UP).bind(act.at.to_string()).execute(&mut *connection).await?;
+    if noted.rows_affected() > 0 {
+        keys::hand_over(connection, act, admin).await?;
+    }
     forget_setup(connection).await
 }
 
@@ -125,12 +129,12 @@ pub(super) async fn redeem(
         for statement in ["DELETE FROM links WHERE user_id = $1", "DELETE FROM sessions WHERE user_id = $1"] {
             sqlx::query(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
         }
-        if user.role == Role::Admin {
-            note_set_up(&mut transaction, act).await?;
-        }
         let act = Act { user: Some(user.id.clone()), name: user.name.clone(), ..act.clone() };
         let entry = Entry::user(action, &user).with(json!({"by": link.purpose.as_str()}));
         trail::write(&mut transaction, &act, entry).await?;
+        if user.role == Role::Admin {
+            note_set_up(&mut transaction, &act, &user).await?;
+        }
         sessions::open(&mut transaction, &act, &user, &redeemed.session).await?;
         Some(users::again(&mut transaction, &user.id).await?)
     })

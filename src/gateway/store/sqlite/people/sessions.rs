@@ -1,5 +1,7 @@
 //! Sessions, and from where somebody has signed in before.
 
+use std::time::Duration;
+
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -11,6 +13,17 @@ use crate::gateway::store::sqlite::trail::{self, Entry};
 use crate::gateway::store::{
     Act, NewSession, PasswordHash, SecretHash, SessionId, SessionRow, Timestamp, UserId, UserRow,
 };
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Refused sign-ins of which a day leaves rows (ours): whoever causes them needs no key and no password. Names that nobody
+/// has share a bound, so that they cannot hide what is tried on a user.
+pub(in super::super) const STRANGERS_A_DAY: i64 = 500;
+pub(in super::super) const EACH_USER_A_DAY: i64 = 50;
+
+/// Whether the last so many are all of one day.
+pub(in super::super) const FULL: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
+    WHERE action = 'session.refuse' AND target_id IS $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) WHERE at > $3)";
 
 /// How many addresses of one user are remembered (ours).
 const KNOWN: i64 = 64;
@@ -95,7 +108,14 @@ async fn remember(connection: &mut SqliteConnection, user: &UserId, address: &st
 pub(super) async fn note_refusal(pool: &SqlitePool, act: &Act, user: Option<&UserRow>) -> sqlx::Result<()> {
     const ACTION: &str = "session.refuse";
     let entry = user.map_or_else(|| Entry::nameless(ACTION, "user"), |user| Entry::user(ACTION, user));
-    transact!(pool, |transaction| trail::write(&mut transaction, act, entry).await?)
+    let (target, most) = user.map_or((None, STRANGERS_A_DAY), |user| (Some(user.id.as_str()), EACH_USER_A_DAY));
+    transact!(pool, |transaction| {
+        let query = sqlx::query_scalar(FULL).bind(target).bind(most - 1).bind((act.at - DAY).to_string());
+        let full: bool = query.fetch_one(&mut *transaction).await?;
+        if !full {
+            trail::write(&mut transaction, act, entry).await?;
+        }
+    })
 }
 
 pub(super) async fn find(pool: &SqlitePool, hash: &SecretHash) -> sqlx::Result<Option<(SessionRow, UserRow)>> {

@@ -7,6 +7,7 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
 use super::{groups, links};
 use crate::gateway::store::sqlite::SqliteStore;
 use crate::gateway::store::sqlite::decode::{list, moment, parsed, text};
+use crate::gateway::store::sqlite::keys;
 use crate::gateway::store::sqlite::page::{anywhere, more, total};
 use crate::gateway::store::sqlite::together::transact;
 use crate::gateway::store::sqlite::trail::{self, Entry};
@@ -25,7 +26,7 @@ macro_rules! select_users {
             "users.password IS NOT NULL AS has_password, (SELECT json_group_array(name) FROM (SELECT groups.name ",
             "FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
             "WHERE user_groups.user_id = users.id AND groups.deleted_at IS NULL ORDER BY groups.name)) AS group_names ",
-            "FROM users WHERE 1 ",
+            "FROM users WHERE users.id <> 'usr_nobody' ",
             $rest
         )
     };
@@ -73,7 +74,7 @@ pub(super) async fn password(pool: &SqlitePool, id: &UserId) -> sqlx::Result<Opt
 }
 
 pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result<Page<UserRow>> {
-    let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE 1");
+    let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
     conditions(&mut count, filter);
     let mut rows = QueryBuilder::new(select_users!(""));
     conditions(&mut rows, filter);
@@ -111,7 +112,7 @@ pub(super) async fn invite(
         let user = again(&mut transaction, fresh).await?;
         let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at});
         trail::write(&mut transaction, act, Entry::user("user.invite", &user).with(details)).await?;
-        UserChanged::Done(user)
+        UserChanged::Done(user, Vec::new())
     })
 }
 
@@ -154,13 +155,18 @@ pub(super) async fn change(
 ) -> sqlx::Result<UserChanged> {
     transact!(pool, |transaction| {
         let Some(mut user) = find(&mut transaction, handle).await? else { return Ok(UserChanged::Unknown) };
+        let mut locked = Vec::new();
         for change in changes {
             if let Some(refused) = change_one(&mut transaction, act, &user, change).await? {
                 return Ok(refused);
             }
-            user = again(&mut transaction, &user.id).await?;
+            let after = again(&mut transaction, &user.id).await?;
+            let before = std::mem::replace(&mut user, after);
+            for left in before.groups.iter().filter(|group| !user.groups.contains(group)) {
+                locked.extend(keys::lock_those_of(&mut transaction, act, &user.id, left).await?);
+            }
         }
-        UserChanged::Done(user)
+        UserChanged::Done(user, locked)
     })
 }
 
@@ -185,7 +191,7 @@ async fn change_one(
         UserChange::Role(role) => {
             run(connection, "UPDATE users SET role = $2 WHERE id = $1", &user.id, Some(role.as_str())).await?;
             if *role == Role::Admin && user.has_password {
-                links::note_set_up(connection, act).await?;
+                links::note_set_up(connection, act, user).await?;
             }
             entry("user.role").changed(user.role.as_str(), role.as_str())
         }

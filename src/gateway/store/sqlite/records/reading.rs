@@ -6,7 +6,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
-use crate::gateway::store::sqlite::decode::{count, list as json_list, parsed, text};
+use crate::gateway::store::sqlite::decode::{count, list as json_list, optional_hash, parsed, text};
 use crate::gateway::store::{Record, RecordFilter, RequestId, State, TokenDetails, Usage, UserId};
 
 /// Without a limit SQLite wants a number all the same; a negative one means all.
@@ -117,6 +117,8 @@ fn record(row: &SqliteRow) -> sqlx::Result<Record> {
         stream: row.try_get("stream")?,
         state: parsed(row, "state")?,
         error_code: row.try_get("error_code")?,
+        error_reason: row.try_get("error_reason")?,
+        error_detail: row.try_get("error_detail")?,
         size: row.try_get("size")?,
         quality: row.try_get("quality")?,
         output_format: row.try_get("output_format")?,
@@ -134,6 +136,8 @@ fn record(row: &SqliteRow) -> sqlx::Result<Record> {
         end_user: row.try_get("end_user")?,
         fallback: row.try_get("fallback")?,
         injected_tool: row.try_get("injected_tool")?,
+        response_id: row.try_get("response_id")?,
+        fingerprint: optional_hash(row, "fingerprint")?,
     })
 }
 

@@ -4,6 +4,7 @@
 //! once as ever. The list is held against the traits, so that a change that is added there must be added here.
 
 use super::*;
+use crate::gateway::store::sqlite::people::{EACH_USER_A_DAY, STRANGERS_A_DAY};
 use crate::gateway::store::testing::key;
 use crate::gateway::store::{
     AccountChange, Act, AdminTokenRow, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, NewAccount, NewLink,
@@ -162,7 +163,7 @@ async fn keys(trail: &mut Trail, store: &SqliteStore) {
     let made = key(store, "first").await;
     trail.expect("insert_key", &["key.create"]).await;
     let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..made };
-    step!(trail, "insert_key", ["key.create"], store.insert_key(act, &row));
+    step!(trail, "insert_key", ["key.create"], store.insert_key(act, &row, None));
     let next = Rotation { hash: KeyHash([8; 32]), previous_until: Some(act.at) };
     step!(trail, "rotate_key", ["key.rotate"], store.rotate_key(act, &row.id, None, next.clone()));
     let change = [KeyChange::Rename("second".to_owned())];
@@ -212,8 +213,52 @@ async fn what_changes_nothing_leaves_no_row() {
     store.change_user(act, "ada", &[UserChange::Enable, UserChange::Role(Role::Member)]).await.unwrap();
     store.ensure_user(act, "ada").await.unwrap();
     store.ensure_group(act, "default").await.unwrap();
-    assert!(store.change_key(act, "nothing", None, &[KeyChange::Delete]).await.unwrap().is_none());
+    assert!(store.change_key(act, "nothing", None, &[KeyChange::Delete]).await.unwrap().done().is_none());
     assert_eq!(count().await, before);
+}
+
+#[tokio::test]
+async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
+    let (_dir, store) = fresh().await;
+    let act = |text: &str| Act { at: text.parse().unwrap(), ..Act::command() };
+    let ada = store.ensure_user(&act("2026-11-01T00:00:00Z"), "ada").await.unwrap();
+    let rows = async |actor: &str| {
+        let filter = AuditFilter { action: Some("session.refuse".to_owned()), limit: 1, ..AuditFilter::default() };
+        let filter = AuditFilter { target: (actor != "anybody").then(|| actor.to_owned()), ..filter };
+        i64::try_from(store.page_audit(&filter).await.unwrap().total).unwrap()
+    };
+    let day = act("2026-11-22T10:00:00Z");
+    for _ in 0..STRANGERS_A_DAY + 20 {
+        store.note_refusal(&day, None).await.unwrap();
+    }
+    assert_eq!(rows("anybody").await, STRANGERS_A_DAY);
+    // Strangers cannot hide what is tried on a user.
+    for _ in 0..EACH_USER_A_DAY + 20 {
+        store.note_refusal(&act("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
+    }
+    assert_eq!(rows("ada").await, EACH_USER_A_DAY);
+    store.note_refusal(&act("2026-11-23T09:59:59Z"), None).await.unwrap();
+    assert_eq!(rows("anybody").await, STRANGERS_A_DAY + EACH_USER_A_DAY);
+    store.note_refusal(&act("2026-11-23T10:00:01Z"), None).await.unwrap();
+    assert_eq!(rows("anybody").await, STRANGERS_A_DAY + EACH_USER_A_DAY + 1);
+}
+
+/// The one exception says from before when, and is no more than its transaction.
+#[tokio::test]
+async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
+    let (_dir, store) = fresh().await;
+    store.ensure_user(&Act { at: "2026-01-01T00:00:00Z".parse().unwrap(), ..Act::command() }, "ada").await.unwrap();
+    let removed = store.remove_old(Kept::Audit, "2026-01-01T00:00:00Z".parse().unwrap(), 10).await.unwrap();
+    assert_eq!(removed, 0);
+    sqlx::query("INSERT INTO audit_removal VALUES (1, '2026-01-01T00:00:00.000Z')")
+        .execute(&store.writer)
+        .await
+        .unwrap();
+    assert!(sqlx::query("DELETE FROM audit WHERE target_name = 'ada'").execute(&store.writer).await.is_err());
+    sqlx::query("DELETE FROM audit_removal").execute(&store.writer).await.unwrap();
+    assert_eq!(store.remove_old(Kept::Audit, "2026-01-01T00:00:00.001Z".parse().unwrap(), 10).await.unwrap(), 1);
+    store.ensure_user(&Act::command(), "bob").await.unwrap();
+    assert!(sqlx::query("DELETE FROM audit").execute(&store.writer).await.is_err());
 }
 
 #[tokio::test]

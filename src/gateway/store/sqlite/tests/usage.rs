@@ -1,7 +1,8 @@
 //! What is particular to counts and records in SQLite: the upgrade that begins to count, and which index each page walks.
 
 use super::*;
-use crate::gateway::store::sqlite::{records, usage};
+use crate::gateway::store::sqlite::people::FULL;
+use crate::gateway::store::sqlite::{records, retention, usage};
 use crate::gateway::store::testing::at_migration;
 use crate::gateway::store::{Counts, State, UsageFilter, UsageStore};
 
@@ -84,6 +85,26 @@ async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) 
     let sql = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", sqlx::Execute::sql(query.build()).as_str()));
     let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(sql).fetch_all(&store.readers).await.unwrap();
     steps.into_iter().map(|(.., step)| step + "\n").collect()
+}
+
+/// Neither the start nor what goes on beside the requests may depend on how many records there are.
+#[tokio::test]
+async fn what_is_done_at_the_start_and_each_step_of_a_removal_walk_an_index() {
+    let (_dir, store) = fresh().await;
+    let plan_of = async |sql: &'static str| plan(&store, sqlx::QueryBuilder::new(sql)).await;
+    for (sql, index) in [
+        (records::INTERRUPT, "SEARCH records USING COVERING INDEX records_running (node=?)"),
+        (retention::RECORDS, "SEARCH records USING INDEX records_by_time (created_at<?)"),
+        (retention::USAGE_DAYS, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
+        (FULL, "SEARCH audit USING INDEX audit_refusals (target_id=?)"),
+    ] {
+        let steps = plan_of(sql).await;
+        assert!(steps.contains(index) && !steps.contains("TEMP B-TREE FOR ORDER BY"), "{sql}\n{steps}");
+        assert!(!steps.contains("SCAN records") && !steps.contains("SCAN usage_days"), "{sql}\n{steps}");
+    }
+    // The oldest rows of the trail, as many as there are in one step.
+    let steps = plan_of(retention::AUDIT).await;
+    assert!(steps.contains("SEARCH audit USING INTEGER PRIMARY KEY") && !steps.contains("ORDER BY"), "{steps}");
 }
 
 #[tokio::test]

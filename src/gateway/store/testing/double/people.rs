@@ -9,8 +9,8 @@ use crate::gateway::store::*;
 
 #[async_trait]
 impl KeyStore for Double {
-    async fn insert_key(&self, act: &Act, key: &KeyRow) -> Result<(), StoreError> {
-        self.called()?.insert_key(act, key).await
+    async fn insert_key(&self, act: &Act, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError> {
+        self.called()?.insert_key(act, key, at_most).await
     }
 
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
@@ -31,7 +31,7 @@ impl KeyStore for Double {
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
-    ) -> Result<Option<KeyRow>, StoreError> {
+    ) -> Result<KeyChanged, StoreError> {
         self.called()?.change_key(act, handle, owner, changes).await
     }
 
@@ -41,7 +41,7 @@ impl KeyStore for Double {
         key: &KeyId,
         owner: Option<&UserId>,
         next: Rotation,
-    ) -> Result<Option<KeyRow>, StoreError> {
+    ) -> Result<KeyChanged, StoreError> {
         self.called()?.rotate_key(act, key, owner, next).await
     }
 
@@ -50,8 +50,8 @@ impl KeyStore for Double {
         self.called()?.keys_after(revision).await
     }
 
-    async fn touch_key(&self, key: &KeyId, at: Timestamp) -> Result<(), StoreError> {
-        let noted = self.called()?.touch_key(key, at).await;
+    async fn touch_keys(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
+        let noted = self.called()?.touch_keys(keys, at).await;
         self.touches.fetch_add(1, Ordering::Relaxed);
         noted
     }

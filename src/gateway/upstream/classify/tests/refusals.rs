@@ -112,7 +112,7 @@ fn what_only_looks_like_a_refusal_is_none() {
         "Your account was suspended for violating our usage policies.",
         "Your organization must be verified to use this model; see our content policy.",
     ] {
-        check(403, &error(json!({"code": "Forbidden", "message": message})), Class::N, &Cause::Unreachable);
+        check(403, &error(json!({"code": "Forbidden", "message": message})), Class::N, &Cause::Forbidden);
         check(400, &error(json!({"message": message})), Class::N, &Cause::Unreachable);
         check(500, &error(json!({"message": message})), Class::F, &Cause::Failed);
     }
@@ -121,13 +121,14 @@ fn what_only_looks_like_a_refusal_is_none() {
         404,
         &error(json!({"code": "model_not_found", "message": "no content filter of that name"})),
         Class::N,
-        &Cause::Unfit,
+        &Cause::Missing,
     );
     // Filters that held nothing back.
     let results =
         json!({"hate": {"filtered": false, "severity": "safe"}, "jailbreak": {"detected": true, "filtered": false}});
     check(500, &error(json!({"message": "m", "content_filter_results": results})), Class::F, &Cause::Failed);
-    check(400, &error(json!({"message": "m", "moderation_details": {}})), Class::N, &Cause::Unreachable);
+    let declined = Cause::Declined { message: "m".to_owned() };
+    check(400, &error(json!({"message": "m", "moderation_details": {}})), Class::N, &declined);
     check_answer(&json!({"created": 1, "data": [{"respect_moderation": true}]}), Class::F, &Cause::NoImage);
     check_answer(
         &json!({"data": [], "error": {"message": "the worker died", "type": "server_error"}}),
@@ -158,7 +159,7 @@ fn errors_within_errors_end_somewhere() {
     for _ in 0..100 {
         deep = json!({ "error": deep, "message": "m" });
     }
-    check(400, &deep, Class::N, &Cause::Unreachable);
+    check(400, &deep, Class::N, &Cause::Declined { message: "m".to_owned() });
     let wrapped = (0..4).fold(json!({"code": "moderation_blocked"}), |inner, _| json!({"message": inner.to_string()}));
     check(400, &wrapped, Class::R, &Cause::Refused);
 }

@@ -1,0 +1,52 @@
+//! `imagate config reload`
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+
+use crate::cli::failure::Failure;
+use crate::cli::installation::run;
+use crate::cli::output::print;
+use crate::gateway::config::Config;
+use crate::gateway::store::Serving;
+
+/// The gateway is given so long to say what has changed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Asks the gateway of this installation to read its settings again, which were found to be good, and waits until it has.
+pub(super) fn reload(config: &Config) -> Result<(), Failure> {
+    let data_dir = &config.data_dir;
+    let nobody = || anyhow!("no gateway serves from {}", data_dir.display());
+    let before = Serving::find(data_dir)?.ok_or_else(nobody)?;
+    hang_up(before.process)?;
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        // While it writes, and when it has ended, nothing can be read.
+        if let Some(now) = Serving::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
+            let changes = now.last.map_err(|problems| anyhow!("the gateway has changed nothing: {problems}"))?;
+            print(&format!("the gateway (process {}) has read its settings again: {changes}\n", now.process))?;
+            return Ok(());
+        }
+        run(async {
+            tokio::time::sleep(PAUSE).await;
+            Ok(())
+        })?;
+    }
+    Err(anyhow!("the gateway (process {}) was asked, and has not said anything; its log may tell", before.process)
+        .into())
+}
+
+#[cfg(unix)]
+fn hang_up(process: i32) -> Result<(), Failure> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let process = Pid::from_raw(process).ok_or_else(|| anyhow!("the lock file names no process"))?;
+    kill_process(process, Signal::HUP).map_err(|error| anyhow!("the gateway cannot be asked: {error}"))?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn hang_up(_: i32) -> Result<(), Failure> {
+    Err(anyhow!("this system has no SIGHUP; start the gateway again instead").into())
+}

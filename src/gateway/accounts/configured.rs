@@ -1,0 +1,51 @@
+//! The accounts of the configuration, brought up to date while the gateway runs.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Accounts;
+use super::account::Account;
+use super::member::Member;
+use crate::gateway::config;
+use crate::gateway::store::StoreError;
+
+/// Why an account that is new to the pool is not used before the store was asked about it.
+const UNKNOWN: &str = "its state is not known yet";
+
+// === impl Accounts ===
+
+impl Accounts {
+    /// Takes over the accounts of a configuration that was read again; their rows must be in the store. An account that
+    /// goes on keeps its rest, its health and its calls; the calls of one that is gone are finished.
+    ///
+    /// # Errors
+    ///
+    /// Where the store has trouble: accounts that are new then come into use as soon as it answers again.
+    pub(crate) async fn configure(
+        &self,
+        before: &[config::Account],
+        now: &[config::Account],
+    ) -> Result<(), StoreError> {
+        self.put(before, now);
+        self.look().await
+    }
+
+    fn put(&self, before: &[config::Account], now: &[config::Account]) {
+        let mut inner = self.pool.lock();
+        let is_configured = |name: &str| now.iter().any(|account| account.name == name);
+        inner.members.retain(|member| member.origin.is_some() || is_configured(member.account.name()));
+        for account in now.iter().filter(|account| !before.contains(account)) {
+            let built = Arc::new(Account::new(account));
+            match inner.members.iter().position(|member| member.account.name() == account.name) {
+                Some(at) => inner.members[at].account = built,
+                None => {
+                    let mut member = Member::new(inner.next_id(), built, None);
+                    member.disabled = Some(UNKNOWN.to_owned());
+                    inner.members.push(member);
+                }
+            }
+        }
+        inner.settle(&self.pool, Instant::now());
+    }
+}

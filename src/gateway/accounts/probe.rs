@@ -1,0 +1,35 @@
+//! Credentials that were refused several times are tried by themselves before their account is disabled.
+//!
+//! A caller can bring about a refusal; nobody but the account itself has a part in `GET /models` with its credentials.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::account::Account;
+use super::{Accounts, Unreachable};
+
+// === impl Accounts ===
+
+impl Accounts {
+    /// Tries the credentials of every account that is in doubt, each in a task of its own and once at a time.
+    pub(super) fn try_doubted(self: &Arc<Self>) {
+        for (member, account) in self.pool.take_doubted() {
+            let accounts = Arc::clone(self);
+            Handle::current().spawn(async move { accounts.try_credentials(member, &account).await });
+        }
+    }
+
+    async fn try_credentials(&self, member: u64, account: &Arc<Account>) {
+        let status = self.status_of_credentials(account).await.ok();
+        tracing::warn!(account = account.name(), status, "credentials that were refused were tried by themselves");
+        self.pool.tried(member, status);
+        self.save(account.name()).await;
+    }
+
+    async fn status_of_credentials(&self, account: &Arc<Account>) -> Result<u16, Unreachable> {
+        let authorization = self.pass(account).await?;
+        let address = account.endpoint().address().ok_or(Unreachable)?;
+        self.endpoint.probe(address, authorization.as_ref()).await
+    }
+}

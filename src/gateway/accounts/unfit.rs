@@ -1,0 +1,103 @@
+//! Models that an account is not asked for, pure: its upstream has not got them for it, or they are not paid for. Time
+//! comes as an argument.
+//!
+//! It carries U18 of the failure catalogue. What is remembered is bounded: callers choose the names of text models.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::cooling::{Moment, Steps, doubled};
+
+/// A model is not asked for again for so long (U18), and then twice as long as before.
+const FIRST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(3600);
+/// Models remembered for one account (ours); beyond it the one that is over first is forgotten.
+const MODELS_MAX: usize = 64;
+
+/// The models that an account is not asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unfit(HashMap<Arc<str>, Pause>);
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Instant,
+    steps: Steps,
+}
+
+// === impl Unfit ===
+
+impl Unfit {
+    /// Whether the account is not to be asked for this model now.
+    pub(super) fn is_for(&self, model: Option<&str>, now: Instant) -> bool {
+        model.and_then(|model| self.0.get(model)).is_some_and(|pause| now < pause.until)
+    }
+
+    /// The account has not got the model.
+    pub(super) fn learn(&mut self, model: &Arc<str>, moment: Moment) {
+        if !self.0.contains_key(model) && self.0.len() >= MODELS_MAX {
+            let first = self.0.iter().min_by_key(|(_, pause)| pause.until).map(|(model, _)| Arc::clone(model));
+            let _forgotten = first.and_then(|model| self.0.remove(&model));
+        }
+        let new = Pause { until: moment.now, steps: Steps::default() };
+        let pause = self.0.entry(Arc::clone(model)).or_insert(new);
+        let until = moment.now + doubled(FIRST, pause.steps.step(moment)).min(LONGEST);
+        pause.until = pause.until.max(until);
+    }
+
+    /// An answer came from a call for this model that was granted then.
+    pub(super) fn good(&mut self, model: &str, granted: Instant) {
+        let Some(pause) = self.0.get_mut(model) else { return };
+        if pause.steps.forget(granted) {
+            self.0.remove(model);
+        }
+    }
+
+    /// An operator says that it is good again.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(begin: Instant, granted: u64, now: u64) -> Moment {
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        Moment { granted: at(granted), now: at(now), jitter: 0 }
+    }
+
+    #[test]
+    fn a_pause_is_for_one_model_and_doubles_up_to_an_hour() {
+        let (mut unfit, begin) = (Unfit::default(), Instant::now());
+        let model: Arc<str> = "m".into();
+        let mut now = 0;
+        for expected in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
+            unfit.learn(&model, moment(begin, now, now));
+            assert!(unfit.is_for(Some("m"), begin + Duration::from_secs(now + expected - 1)));
+            assert!(!unfit.is_for(Some("m"), begin + Duration::from_secs(now + expected)));
+            assert!(!unfit.is_for(Some("other"), begin + Duration::from_secs(now)) && !unfit.is_for(None, begin));
+            now += expected;
+        }
+        unfit.good("m", begin + Duration::from_secs(now));
+        assert!(unfit.0.is_empty());
+    }
+
+    #[test]
+    fn calls_that_were_under_way_together_count_as_one() {
+        let (mut unfit, begin) = (Unfit::default(), Instant::now());
+        (0..8).for_each(|_| unfit.learn(&"m".into(), moment(begin, 0, 5)));
+        assert!(!unfit.is_for(Some("m"), begin + Duration::from_secs(65)));
+    }
+
+    #[test]
+    fn names_of_callers_do_not_fill_memory() {
+        let (mut unfit, begin) = (Unfit::default(), Instant::now());
+        (0..1000).for_each(|number| unfit.learn(&format!("m{number}").into(), moment(begin, number, number)));
+        assert_eq!(unfit.0.len(), MODELS_MAX);
+        assert!(unfit.is_for(Some("m999"), begin + Duration::from_secs(1000)), "the newest is kept");
+    }
+}

@@ -1,0 +1,138 @@
+//! What a configuration changes that is read while the gateway runs.
+//!
+//! Names only, so that it can be logged: no value is in it.
+
+use std::fmt;
+
+use super::Config;
+
+/// What is different in a configuration that was read again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    accounts: Names,
+    groups: Names,
+    models: Names,
+    /// Settings outside of these tables that are in force now.
+    settings: Vec<&'static str>,
+    /// Settings that only the next start takes over.
+    restart: Vec<&'static str>,
+}
+
+/// What is different in a list of things that have names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Names {
+    added: Vec<String>,
+    removed: Vec<String>,
+    changed: Vec<String>,
+}
+
+/// Takes each of these settings back to what is in force; names those that were different.
+macro_rules! keep {
+    ($new:ident, $in_force:ident, $($field:ident),*) => {{
+        let mut kept = Vec::new();
+        $(if $new.$field != $in_force.$field {
+            kept.push(stringify!($field));
+            $new.$field.clone_from(&$in_force.$field);
+        })*
+        kept
+    }};
+}
+
+/// Names those of these settings that are different.
+macro_rules! changed {
+    ($new:ident, $in_force:ident, $($field:ident),*) => {{
+        let mut changed = Vec::new();
+        $(if $new.$field != $in_force.$field {
+            changed.push(stringify!($field));
+        })*
+        changed
+    }};
+}
+
+// === impl Config ===
+
+impl Config {
+    /// What this configuration changes of the one that is in force. Settings that a running process cannot change stay as
+    /// they are.
+    pub(crate) fn take_over(&mut self, in_force: &Self) -> Difference {
+        let new = self;
+        let mut restart = keep!(
+            new,
+            in_force,
+            listen,
+            metrics_listen,
+            public_url,
+            data_dir,
+            skills_dir,
+            log_format,
+            replay,
+            master_key
+        );
+        if new.deadlines.connect != in_force.deadlines.connect {
+            restart.push("deadlines.connect");
+            new.deadlines.connect = in_force.deadlines.connect;
+            new.groups.iter_mut().for_each(|group| group.deadlines.connect = in_force.deadlines.connect);
+        }
+        let settings = changed!(
+            new,
+            in_force,
+            trusted_proxies,
+            drain_timeout,
+            shutdown_delay,
+            text_models,
+            deadlines,
+            admin_token
+        );
+        Difference {
+            accounts: Names::of(&in_force.accounts, &new.accounts, |account| &account.name),
+            groups: Names::of(&in_force.groups, &new.groups, |group| &group.name),
+            models: Names::of(&in_force.image_models, &new.image_models, |model| &model.id),
+            settings,
+            restart,
+        }
+    }
+}
+
+// === impl Difference ===
+
+impl Difference {
+    /// The settings that only the next start takes over.
+    pub(crate) fn needs_restart(&self) -> &[&'static str] {
+        &self.restart
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (what, names) in [("accounts", &self.accounts), ("groups", &self.groups), ("models", &self.models)] {
+            let lists = [("added", &names.added), ("removed", &names.removed), ("changed", &names.changed)];
+            let lists = lists.into_iter().filter(|(_, names)| !names.is_empty());
+            parts.extend(lists.map(|(how, names)| format!("{what} {how}: {}", names.join(", "))));
+        }
+        if !self.settings.is_empty() {
+            parts.push(format!("settings changed: {}", self.settings.join(", ")));
+        }
+        if !self.restart.is_empty() {
+            parts.push(format!("in force after a restart: {}", self.restart.join(", ")));
+        }
+        if parts.is_empty() { f.write_str("nothing has changed") } else { f.write_str(&parts.join("; ")) }
+    }
+}
+
+// === impl Names ===
+
+impl Names {
+    fn of<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &String) -> Self {
+        let find = |all: &[T], wanted: &T| all.iter().position(|one| name(one) == name(wanted));
+        let only_in = |one: &[T], other: &[T]| {
+            one.iter().filter(|entry| find(other, entry).is_none()).map(|entry| name(entry).clone()).collect()
+        };
+        let changed = now.iter().filter(|entry| find(before, entry).is_some_and(|at| before[at] != **entry));
+        Self {
+            added: only_in(now, before),
+            removed: only_in(before, now),
+            changed: changed.map(|entry| name(entry).clone()).collect(),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What the operator lets a group ask of text models: which of them, and which tools the upstream runs.
+
+use crate::error::{Error, Missing, Reason, Rejection};
+use crate::gateway::Gateway;
+use crate::gateway::rules::ResponseJob;
+
+/// Checks a response against the lists of its group.
+///
+/// # Errors
+///
+/// 404 for a model that is not on the list, 400 for a tool that is not.
+pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
+    if gateway.text_models(group).is_some_and(|models| models.iter().all(|model| model != job.model())) {
+        return Err(Error::NotFound(Missing::Model(shown(job.model()))));
+    }
+    let Some(allowed) = gateway.tools(group) else { return Ok(()) };
+    if let Some(tool) = job.hosted_tools().into_iter().find(|tool| !allowed.contains(&tool.kind)) {
+        let message = format!("The tool '{}' is not available to this key.", shown(&tool.kind));
+        return Err(Rejection::new(tool.place, Reason::InvalidValue, message).into());
+    }
+    if job.has_kept_prompt() {
+        let message = "Prompts that are kept at the upstream are not available to this key: they may bring tools.";
+        return Err(Rejection::new("prompt", Reason::InvalidValue, message).into());
+    }
+    Ok(())
+}
+
+/// A name that a caller wrote, as a message can hold it.
+fn shown(name: &str) -> String {
+    name.chars().filter(|letter| !letter.is_control()).take(100).collect()
+}

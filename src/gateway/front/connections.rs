@@ -1,0 +1,404 @@
+//! Which connections are open, and which one is closed for another where there are too many.
+//!
+//! The accept loop never stops at a limit: whoever holds connections open without using them would keep everybody else
+//! out. A new connection takes the place of one that does nothing, of the address that holds the most. A connection
+//! whose request is being served is never closed for another; where there are only such, the new one is refused.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::activity::{Activity, Deadlines, State};
+use crate::gateway::config::{ConnectionLimits, Proxies};
+use crate::gateway::telemetry::ConnectionMetrics;
+use crate::tables::CLIENT_WRITE_STALL_SECONDS;
+
+/// The head of a request is sent within (ours).
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+/// Longer than the minute that load balancers commonly keep theirs (ours), so that they close first.
+const IDLE_DEADLINE: Duration = Duration::from_secs(75);
+/// Connections to the listener of the metrics (ours).
+const MEASURING_MAX: usize = 64;
+/// A connection may need a file and a connection to an upstream beside its own descriptor.
+const DESCRIPTORS_PER_CONNECTION: u64 = 3;
+/// Connections that are closed at once where many must be, as a part of all.
+const BATCH: usize = 64;
+/// A shortage is logged so often at most (ours).
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
+/// A connection that was told to go is waited for so long (ours).
+const LEAVING_PATIENCE: Duration = Duration::from_millis(50);
+
+/// The open connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    max: usize,
+    max_per_address: usize,
+    pub(super) deadlines: Deadlines,
+    /// Proxies carry everybody, so no limit for one address holds for them.
+    exempt: Proxies,
+    metrics: ConnectionMetrics,
+    epoch: Instant,
+    open: Mutex<Open>,
+    /// Told of each connection that is closed.
+    closed: Notify,
+    shortage: Mutex<Shortage>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    connections: HashMap<u64, Arc<Connection>>,
+    /// How many of each address are to stay.
+    by_address: HashMap<IpAddr, usize>,
+    /// Those that were told to go.
+    leaving: usize,
+    next: u64,
+    is_stopping: bool,
+}
+
+/// What has happened since it was last logged.
+#[derive(Debug, Default)]
+struct Shortage {
+    logged: Option<Instant>,
+    evicted: usize,
+    refused: usize,
+    failed: usize,
+}
+
+/// One connection, for its own task and for whoever asks it to go.
+#[derive(Debug)]
+pub(super) struct Connection {
+    id: u64,
+    address: IpAddr,
+    is_exempt: bool,
+    pub(super) activity: Activity,
+    is_leaving: AtomicBool,
+    is_stopping: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// The place of a connection, which is given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Admission {
+    connections: Arc<Connections>,
+    connection: Arc<Connection>,
+}
+
+// === impl Connections ===
+
+impl Connections {
+    /// Those of callers. `descriptors` is how many descriptors the process may have.
+    pub(crate) fn new(
+        limits: ConnectionLimits,
+        descriptors: u64,
+        exempt: &Proxies,
+        metrics: ConnectionMetrics,
+    ) -> Arc<Self> {
+        let most = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
+        let default = usize::try_from(descriptors / DESCRIPTORS_PER_CONNECTION).unwrap_or(usize::MAX).max(1);
+        let max = limits.max.unwrap_or(default);
+        if max > most {
+            tracing::warn!(max, most, descriptors, "`connections.max` leaves too few descriptors: less are accepted");
+        }
+        let max = max.min(most);
+        let max_per_address = limits.max_per_address.unwrap_or(max.div_ceil(2)).min(max);
+        tracing::debug!(max, max_per_address, descriptors, "connections are limited");
+        let deadlines = Deadlines {
+            head: HEAD_DEADLINE,
+            idle: IDLE_DEADLINE,
+            write: Duration::from_secs(CLIENT_WRITE_STALL_SECONDS),
+        };
+        Arc::new(Self::with(max, max_per_address, deadlines, exempt.clone(), metrics))
+    }
+
+    /// Those of whoever measures: few, and beside the callers', so that a shortage there can be seen.
+    pub(crate) fn measuring() -> Arc<Self> {
+        let limits = ConnectionLimits { max: Some(MEASURING_MAX), max_per_address: Some(MEASURING_MAX) };
+        Self::new(limits, u64::MAX, &Proxies::default(), ConnectionMetrics::default())
+    }
+
+    pub(super) fn with(
+        max: usize,
+        max_per_address: usize,
+        deadlines: Deadlines,
+        exempt: Proxies,
+        metrics: ConnectionMetrics,
+    ) -> Self {
+        Self {
+            max,
+            max_per_address,
+            deadlines,
+            exempt,
+            metrics,
+            epoch: Instant::now(),
+            open: Mutex::default(),
+            closed: Notify::new(),
+            shortage: Mutex::default(),
+        }
+    }
+
+    /// Tells the metrics how many connections are in which state.
+    pub(crate) fn measure(&self) {
+        let mut counts = State::ALL.map(|state| (state.as_str(), 0));
+        for connection in self.lock().connections.values() {
+            counts[connection.activity.state().0 as usize].1 += 1;
+        }
+        self.metrics.set_open(&counts);
+    }
+
+    /// Milliseconds since a moment before every connection; never 0.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX / 16) + 1
+    }
+
+    /// When a time of [`Self::now`] is.
+    pub(super) fn instant(&self, millis: u64) -> Instant {
+        self.epoch + Duration::from_millis(millis.saturating_sub(1))
+    }
+
+    /// A place for a new connection; `None` where every other one is being served.
+    pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<Admission> {
+        let address = network(remote.ip());
+        let is_exempt = self.exempt.trusts(remote.ip());
+        let mut open = self.lock();
+        let mut evicted = 0;
+        let has_room = !open.is_stopping
+            && (is_exempt
+                || open.of(address) < self.max_per_address
+                || self.evict(&mut open, Some(address), &mut evicted))
+            && (open.staying() < self.max || self.evict(&mut open, None, &mut evicted));
+        let admission = has_room.then(|| self.place(&mut open, address, is_exempt));
+        drop(open);
+        let refused = usize::from(!has_room);
+        if refused > 0 {
+            self.metrics.closed("refused");
+        }
+        if evicted + refused > 0 {
+            self.report(Shortage { evicted, refused, ..Shortage::default() }, None);
+        }
+        admission
+    }
+
+    fn place(self: &Arc<Self>, open: &mut Open, address: IpAddr, is_exempt: bool) -> Admission {
+        open.next += 1;
+        let connection = Arc::new(Connection {
+            id: open.next,
+            address,
+            is_exempt,
+            activity: Activity::new(self.now()),
+            is_leaving: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            waker: Mutex::default(),
+        });
+        open.connections.insert(connection.id, Arc::clone(&connection));
+        *open.by_address.entry(address).or_default() += 1;
+        Admission { connections: Arc::clone(self), connection }
+    }
+
+    /// A connection could not be accepted; where descriptors are short, others have to go.
+    pub(super) fn accept_failed(&self, error: &std::io::Error) {
+        self.metrics.accept_failed();
+        let mut evicted = 0;
+        self.evict(&mut self.lock(), None, &mut evicted);
+        self.report(Shortage { evicted, failed: 1, ..Shortage::default() }, Some(error));
+    }
+
+    /// Waits while more connections than a few were told to go and have not gone.
+    pub(super) async fn catch_up(&self) {
+        let is_behind = || self.lock().leaving > self.max / BATCH + 8;
+        while is_behind() {
+            let closed = self.closed.notified();
+            if is_behind() && timeout(LEAVING_PATIENCE, closed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// From now on nobody is admitted, what waits for a request is closed, and what is being served is the last of its
+    /// connection. Returns when the last one is closed.
+    pub(super) async fn shut_down(&self) {
+        let all: Vec<Arc<Connection>> = {
+            let mut open = self.lock();
+            open.is_stopping = true;
+            open.connections.values().cloned().collect()
+        };
+        for connection in all {
+            connection.is_stopping.store(true, Ordering::Release);
+            connection.wake();
+        }
+        loop {
+            let closed = self.closed.notified();
+            if self.lock().connections.is_empty() {
+                return;
+            }
+            closed.await;
+        }
+    }
+
+    /// Tells those to go whose turn it is, and counts them; `false` where there is none.
+    fn evict(&self, open: &mut Open, of: Option<IpAddr>, evicted: &mut usize) -> bool {
+        let now = self.now();
+        let candidates = open.connections.values().filter(|connection| {
+            !connection.is_leaving.load(Ordering::Relaxed) && of.is_none_or(|address| connection.address == address)
+        });
+        let mut candidates: Vec<_> = candidates
+            .filter_map(|connection| {
+                let (rank, since) = connection.activity.rank(now)?;
+                let held = if connection.is_exempt { 0 } else { open.of(connection.address) };
+                Some((rank, Reverse(held), since, connection.id))
+            })
+            .collect();
+        candidates.sort_unstable();
+        let Some(&(first, ..)) = candidates.first() else { return false };
+        let batch = (self.max / BATCH).max(1);
+        let victims: Vec<u64> = candidates
+            .into_iter()
+            .take_while(|(rank, ..)| *rank == first)
+            .map(|(.., id)| id)
+            .take(if first.is_batched() { batch } else { 1 })
+            .collect();
+        for id in &victims {
+            open.tell_to_go(*id);
+        }
+        *evicted += victims.len();
+        true
+    }
+
+    /// Notes what has happened, and logs what was noted, once in a while.
+    fn report(&self, new: Shortage, error: Option<&std::io::Error>) {
+        let mut shortage = self.shortage.lock().unwrap_or_else(PoisonError::into_inner);
+        shortage.evicted += new.evicted;
+        shortage.refused += new.refused;
+        shortage.failed += new.failed;
+        if shortage.logged.is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
+            return;
+        }
+        let Shortage { evicted, refused, failed, .. } = *shortage;
+        *shortage = Shortage { logged: Some(Instant::now()), ..Shortage::default() };
+        drop(shortage);
+        let error = error.map(tracing::field::display);
+        let (max, max_per_address) = (self.max, self.max_per_address);
+        tracing::warn!(evicted, refused, failed, max, max_per_address, error, "connections are short");
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// How many connections of an address are to stay.
+    fn of(&self, address: IpAddr) -> usize {
+        self.by_address.get(&address).copied().unwrap_or_default()
+    }
+
+    fn staying(&self) -> usize {
+        self.connections.len().saturating_sub(self.leaving)
+    }
+
+    fn tell_to_go(&mut self, id: u64) {
+        let Some(connection) = self.connections.get(&id).cloned() else { return };
+        self.leaving += 1;
+        self.release(connection.address);
+        connection.is_leaving.store(true, Ordering::Release);
+        connection.wake();
+    }
+
+    fn release(&mut self, address: IpAddr) {
+        if let Some(count) = self.by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Whether it was told to go for another.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
+    }
+
+    /// Whether the server stops.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Is woken from now on when it is told something.
+    pub(super) fn listen(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    pub(super) const fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    pub(super) const fn connections(&self) -> &Arc<Connections> {
+        &self.connections
+    }
+
+    /// It was told to go, and serves a request by now: it stays.
+    pub(super) fn stay(&self) {
+        let mut open = self.connections.lock();
+        self.connection.is_leaving.store(false, Ordering::Release);
+        open.leaving -= 1;
+        *open.by_address.entry(self.connection.address).or_default() += 1;
+    }
+
+    /// Why it is closed.
+    pub(super) fn closed(&self, reason: &'static str) {
+        self.connections.metrics.closed(reason);
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut open = self.connections.lock();
+        if open.connections.remove(&self.connection.id).is_some() {
+            if self.connection.is_leaving.load(Ordering::Relaxed) {
+                open.leaving -= 1;
+            } else {
+                open.release(self.connection.address);
+            }
+        }
+        drop(open);
+        self.connections.closed.notify_waiters();
+    }
+}
+
+/// Whom an address belongs to: of IPv6 one gets at least 2^64 at once.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use super::*;
+
+const DEADLINES: Deadlines =
+    Deadlines { head: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(60) };
+
+fn connections(max: usize, max_per_address: usize) -> Arc<Connections> {
+    let metrics = ConnectionMetrics::default();
+    Arc::new(Connections::with(max, max_per_address, DEADLINES, Proxies::default(), metrics))
+}
+
+fn from(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, last], 4711))
+}
+
+/// A connection whose request is being served.
+fn busy(admission: &Admission) {
+    admission.connection().activity.request_begins();
+    admission.connection().activity.poll_ends(admission.connections().now());
+}
+
+fn leaving(admissions: &[Admission]) -> Vec<bool> {
+    admissions.iter().map(|admission| admission.connection().is_leaving()).collect()
+}
+
+#[tokio::test]
+async fn a_place_comes_back() {
+    let connections = connections(1, 1);
+    let first = connections.admit(from(1)).unwrap();
+    busy(&first);
+    assert!(connections.admit(from(2)).is_none());
+    drop(first);
+    assert!(connections.admit(from(2)).is_some());
+}
+
+#[tokio::test]
+async fn the_address_that_holds_the_most_makes_room() {
+    let connections = connections(3, 3);
+    let open = [1, 2, 2].map(|last| connections.admit(from(last)).unwrap());
+    let new = connections.admit(from(3)).unwrap();
+    assert_eq!(leaving(&open), [false, true, false], "the older one of the address with two");
+    drop(open);
+    drop(new);
+    assert!(connections.lock().connections.is_empty() && connections.lock().by_address.is_empty());
+}
+
+#[tokio::test]
+async fn at_its_limit_an_address_makes_room_for_itself() {
+    let connections = connections(9, 2);
+    let open = [1, 2, 2].map(|last| connections.admit(from(last)).unwrap());
+    let new = connections.admit(from(2)).unwrap();
+    assert_eq!(leaving(&open), [false, true, false]);
+    busy(&open[2]);
+    busy(&new);
+    assert!(connections.admit(from(2)).is_none(), "both of its places are in use");
+    assert!(connections.admit(from(3)).is_some());
+}
+
+#[tokio::test]
+async fn what_is_served_by_the_time_it_is_told_to_go_stays() {
+    let connections = connections(1, 1);
+    let first = connections.admit(from(1)).unwrap();
+    let second = connections.admit(from(2)).unwrap();
+    assert!(first.connection().is_leaving());
+    busy(&first);
+    first.stay();
+    busy(&second);
+    assert!(connections.admit(from(3)).is_none());
+    drop((first, second));
+    assert_eq!(connections.lock().leaving, 0);
+}
+
+#[tokio::test]
+async fn no_limit_of_an_address_holds_for_a_trusted_proxy() {
+    let connections = Connections::new(
+        ConnectionLimits { max: Some(8), max_per_address: Some(1) },
+        1_000,
+        &Proxies::of_networks(&["192.0.2.0/31"]),
+        ConnectionMetrics::default(),
+    );
+    let proxied = [1, 1, 1].map(|last| connections.admit(from(last)).unwrap());
+    assert_eq!(leaving(&proxied), [false; 3]);
+    let other = [2, 2].map(|last| connections.admit(from(last)).unwrap());
+    assert_eq!(leaving(&other), [true, false]);
+}
+
+#[tokio::test]
+async fn the_limits_follow_from_the_descriptors() {
+    let limits = |max, max_per_address, descriptors| {
+        let limits = ConnectionLimits { max, max_per_address };
+        let made = Connections::new(limits, descriptors, &Proxies::default(), ConnectionMetrics::default());
+        (made.max, made.max_per_address)
+    };
+    assert_eq!(limits(None, None, 256), (85, 43));
+    assert_eq!(limits(None, None, 65_536), (21_845, 10_923));
+    assert_eq!(limits(Some(1_000), None, 256), (128, 64), "half of the descriptors stay free");
+    assert_eq!(limits(Some(10), Some(3), 256), (10, 3));
+}
+
+#[test]
+fn an_ipv6_network_is_one_address() {
+    let network = |text: &str| network(text.parse().unwrap()).to_string();
+    assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+    assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
+    assert_eq!(network("192.0.2.1"), "192.0.2.1");
+}

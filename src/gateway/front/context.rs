@@ -1,0 +1,45 @@
+//! The context of a request, which dropshot makes for its own accept loop only.
+//!
+//! Every field of [`RequestContext`] is public, but the type is marked `non_exhaustive`, so that another crate cannot
+//! write it down. It is written field by field instead. The exact version of dropshot is pinned in `Cargo.toml`; a
+//! version with another field changes the size, and does not compile here.
+//!
+//! The only `unsafe` of the crate is here.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use dropshot::{RequestContext, RequestEndpointMetadata, RequestInfo, ServerContext};
+
+/// The fields of a [`RequestContext`]; a type that cannot be named stands as the pointer that it is.
+struct Fields {
+    _server: Arc<()>,
+    _endpoint: RequestEndpointMetadata,
+    _request_id: String,
+    _log: slog::Logger,
+    _request: RequestInfo,
+}
+
+/// A context of the same server as `of`.
+pub(super) fn request_context<C: ServerContext>(
+    of: &RequestContext<C>,
+    endpoint: RequestEndpointMetadata,
+    request_id: String,
+    request: RequestInfo,
+) -> RequestContext<C> {
+    const { assert!(size_of::<RequestContext<C>>() == size_of::<Fields>(), "RequestContext has other fields") };
+    let (server, log) = (Arc::clone(&of.server), of.log.clone());
+    let mut context = MaybeUninit::<RequestContext<C>>::uninit();
+    let place = context.as_mut_ptr();
+    // SAFETY: `place` is valid for writes, and the five fields that are written are all that there are, as the size and
+    // the pinned version say.
+    #[expect(unsafe_code, reason = "a `non_exhaustive` type of another crate cannot be built otherwise")]
+    unsafe {
+        (&raw mut (*place).server).write(server);
+        (&raw mut (*place).endpoint).write(endpoint);
+        (&raw mut (*place).request_id).write(request_id);
+        (&raw mut (*place).log).write(log);
+        (&raw mut (*place).request).write(request);
+        context.assume_init()
+    }
+}

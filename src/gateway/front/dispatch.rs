@@ -1,0 +1,186 @@
+//! From a request to the handler that dropshot's router finds for it, and to our own refusal where there is none.
+//!
+//! dropshot's server is started for one request, to get at the state that every handler is given. It would serve, but
+//! it decides alone how connections are accepted, and for how long.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dropshot::{
+    ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HttpError, RequestContext, RequestInfo,
+    ServerBuilder, ServerContext,
+};
+use http::header::{ALLOW, CACHE_CONTROL, UPGRADE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::answer::{Caught, Counts, NO_STORE, panic_text, refusal};
+use super::context::request_context;
+use super::server::ServerError;
+use crate::error::{Error, Missing, Reason, Rejection};
+
+/// A request over loopback takes no longer, or never comes.
+const LOOPBACK_PATIENCE: Duration = Duration::from_secs(10);
+/// A segment of a path that is at least so long may be a secret: all of ours are longer.
+const SECRET_LENGTH: usize = 16;
+
+/// The routes of a server, with the state that their handlers are given.
+pub(super) struct Dispatcher<C: ServerContext> {
+    /// A context of this server; all others are like it.
+    context: RequestContext<C>,
+}
+
+// === impl Dispatcher ===
+
+impl<C: Counts> Dispatcher<C> {
+    /// Has dropshot make the router and the state of these routes.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing can be listened on at loopback.
+    pub(super) async fn new(mut api: ApiDescription<C>, context: C) -> Result<Self, ServerError> {
+        let (sender, context_of_request) = oneshot::channel();
+        let sender = Mutex::new(Some(sender));
+        let take_context = move |context: RequestContext<C>| {
+            hand_over(context, sender.lock().unwrap_or_else(PoisonError::into_inner).take())
+        };
+        // Nobody else knows the path, and it gives only one its context.
+        let path = format!("/{}", Uuid::new_v4());
+        let name = "take the context".to_owned();
+        let all = ApiEndpointVersions::All;
+        let endpoint = ApiEndpoint::new(name, take_context, Method::GET, "application/json", &path, all);
+        api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))?;
+        let bind_address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let config = ConfigDropshot { bind_address, ..ConfigDropshot::default() };
+        // Our own log has a line for every request.
+        let log = slog::Logger::root(slog::Discard, slog::o!());
+        let server = ServerBuilder::new(api, context, log).config(config).start();
+        let server = server.map_err(|error| ServerError::Loopback(std::io::Error::other(error)))?;
+        let request = async {
+            let mut stream = TcpStream::connect(server.local_addr()).await?;
+            let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).await?;
+            context_of_request.await.map_err(std::io::Error::other)
+        };
+        let context = timeout(LOOPBACK_PATIENCE, request).await.map_err(std::io::Error::from).flatten();
+        // Dropped, the server closes its port.
+        Ok(Self { context: context.map_err(ServerError::Loopback)? })
+    }
+
+    /// The answer to a request, whatever happens in its handler.
+    pub(super) async fn answer(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
+        let request_id = Uuid::new_v4().to_string();
+        let header = HeaderValue::try_from(&request_id);
+        let mut response = self.route(request, request_id, remote).await;
+        if let Ok(header) = header {
+            response.headers_mut().insert(dropshot::HEADER_REQUEST_ID, header);
+        }
+        response
+    }
+
+    async fn route(&self, request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
+        let server = &self.context.server;
+        let found = match server.router.lookup_route(request.method(), request.uri().path().into(), None) {
+            Ok(found) => found,
+            Err(error) => return counted(&server.private, no_route(&request, &error)),
+        };
+        let info = RequestInfo::new(&request, remote);
+        let context = request_context(&self.context, found.endpoint, request_id, info);
+        match Caught(found.handler.handle_request(context, request)).await {
+            Ok(Ok(response)) => return response,
+            // None of our handlers and extractors fails: they give their errors as answers.
+            Ok(Err(_)) => tracing::error!("a handler gave no answer"),
+            Err(panic) => tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked"),
+        }
+        counted(&server.private, refusal(&Error::Internal))
+    }
+}
+
+/// Answers the one request that is made for its context.
+async fn hand_over<C: Counts>(
+    context: RequestContext<C>,
+    receiver: Option<oneshot::Sender<RequestContext<C>>>,
+) -> Result<Response<Body>, HttpError> {
+    let Some(receiver) = receiver else { return nothing_here(context).await };
+    drop(receiver.send(context));
+    Ok(Response::new(Body::empty()))
+}
+
+/// Our 404.
+///
+/// # Errors
+///
+/// None: dropshot wants the word.
+pub(crate) async fn nothing_here<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+    let request = &context.request;
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    Ok(counted(context.context(), refusal(&Error::NotFound(Missing::Url { method, path }))))
+}
+
+/// The refusal of a request for which the router has `error`.
+fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
+    let path = request.uri().path();
+    let allowed = error.headers.iter().flat_map(|headers| headers.get_all(ALLOW));
+    let mut allowed: Vec<&str> = allowed.filter_map(|method| method.to_str().ok()).collect();
+    allowed.sort_unstable();
+    let (method, whole) = (request.method().to_string(), path.to_owned());
+    let refused = match error.status_code {
+        status if !status.is_client_error() => Error::Internal,
+        // Whoever looks at the root is a person; what is sent there comes from a client with a wrong address.
+        _ if path != "/" && !allowed.is_empty() => Error::NotFound(Missing::Method { method, path: whole }),
+        status if status.as_status() == StatusCode::BAD_REQUEST => {
+            Rejection::whole(Reason::InvalidValue, error.external_message.clone()).into()
+        }
+        _ => Error::NotFound(Missing::Url { method, path: whole }),
+    };
+    let mut response = refusal(&refused);
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
+            response.headers_mut().insert(ALLOW, allowed);
+        }
+        if path.starts_with("/admin/") {
+            response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+        }
+        if wants_websocket(request.headers()) {
+            // A coding agent that tries WebSocket first takes this status, and no other, as a hint to go on without it.
+            *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+        }
+    }
+    let status = response.status().as_u16();
+    tracing::info!(method = %request.method(), path = without_secrets(path), status, "no route");
+    response
+}
+
+/// Whether one of the protocols that a client would rather speak is WebSocket.
+fn wants_websocket(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(UPGRADE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    protocols.into_iter().any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
+}
+
+fn counted<C: Counts>(server: &C, response: Response<Bytes>) -> Response<Body> {
+    server.answered("none", response.status().as_u16());
+    response.map(Body::from)
+}
+
+/// A path with its long segments left out: one may be a one-time link, or a key in the wrong place.
+fn without_secrets(path: &str) -> String {
+    let segments = path.split('/').map(|segment| if segment.len() < SECRET_LENGTH { segment } else { "…" });
+    segments.collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_paths_without_what_may_be_a_secret() {
+        assert_eq!(without_secrets("/v1/images/generation"), "/v1/images/generation");
+        assert_eq!(without_secrets("/setup/0123456789abcdef/more"), "/setup/…/more");
+    }
+}

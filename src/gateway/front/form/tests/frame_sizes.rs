@@ -1,0 +1,106 @@
+//! Forms in frames of any size: on a connection that was used before one frame may hold all of a form.
+
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::*;
+
+const FRAMES: [usize; 5] = [1, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 1024 * 1024];
+
+/// Bytes that do not pack, and now and then the beginning of a boundary.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut noise = Vec::with_capacity(length + 8);
+    while noise.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        noise.extend_from_slice(&state.to_le_bytes());
+        if state.is_multiple_of(1024) {
+            noise.extend_from_slice(b"\r\n--x\r\n--");
+        }
+    }
+    noise.truncate(length);
+    noise
+}
+
+fn multipart(images: &[Vec<u8>]) -> Vec<u8> {
+    let mut form = Vec::new();
+    for image in images {
+        form.extend_from_slice(b"--xx\r\nContent-Disposition: form-data; name=\"image[]\"; filename=\"a\"\r\n\r\n");
+        form.extend_from_slice(image);
+        form.extend_from_slice(b"\r\n");
+    }
+    form.extend_from_slice(b"--xx\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\na hat\r\n--xx--\r\n");
+    form
+}
+
+fn json(images: &[Vec<u8>]) -> Vec<u8> {
+    let url = |image: &Vec<u8>| format!("data:image/png;base64,{}", STANDARD.encode(image));
+    let images: Vec<_> = images.iter().map(|image| serde_json::json!({"image_url": url(image)})).collect();
+    serde_json::json!({"prompt": "a hat", "images": images}).to_string().into_bytes()
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Reads a body in frames of so many bytes, of which the first is there at once: it came together with the head.
+async fn framed(body: &Bytes, content_type: &str, coding: &str, frame: usize) -> Result<EditForm, Error> {
+    let place = Place::new();
+    let whole = body.clone();
+    let cuts = (0..whole.len()).step_by(frame);
+    let pieces = cuts.map(move |start| whole.slice(start..whole.len().min(start + frame)));
+    let body = Made { pieces: Box::new(pieces), pulled: Arc::default(), waits: true };
+    let request = hyper::Request::post("/").header("content-type", content_type).header("content-encoding", coding);
+    read(request.body(Body::wrap(body)).unwrap(), &place.spool).await
+}
+
+/// A body that must be read to these images in frames of each of these sizes.
+async fn assert_reads(body: Vec<u8>, kind: (&str, &str), frames: &[usize], images: &[Vec<u8>]) {
+    let body = Bytes::from(body);
+    for frame in frames {
+        let case = format!("{kind:?}, {} bytes in frames of {frame}", body.len());
+        let form = framed(&body, kind.0, kind.1, *frame).await;
+        let form = form.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(form.fields["prompt"], "a hat", "{case}");
+        let read: Vec<_> = form.images.iter().map(bytes).collect();
+        assert!(read == images, "{case}: an image has changed");
+    }
+}
+
+#[tokio::test]
+async fn a_form_is_read_whatever_a_frame_holds() {
+    const FORM: &str = "multipart/form-data; boundary=xx";
+    for (length, frames) in [(30_000, &FRAMES[..]), (4_000_000, &FRAMES[1..])] {
+        let images = [noise(length), noise(length / 2)];
+        for (content_type, body) in [(FORM, multipart(&images)), ("application/json", json(&images))] {
+            assert_reads(gzip(&body), (content_type, "gzip"), frames, &images).await;
+            assert_reads(body, (content_type, "identity"), frames, &images).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_follows_a_form_is_counted_whatever_a_frame_holds() {
+    // A frame that holds content goes to the parser as it is, and what it drops of it is not counted.
+    for frame in FRAMES[..4].iter().copied() {
+        for (surplus, fits) in [(0, true), (2_000, true), (40_000, false)] {
+            let form = [multipart(&[noise(100)]), vec![b' '; surplus]].concat();
+            let read = framed(&form.into(), "multipart/form-data; boundary=xx", "identity", frame).await;
+            assert_eq!(read.is_ok(), fits, "{surplus} bytes in frames of {frame}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_boundary_that_does_not_come_is_missed_whatever_a_frame_holds() {
+    for frame in FRAMES {
+        let read = framed(&noise(2_000_000).into(), "multipart/form-data; boundary=never", "identity", frame).await;
+        assert_refused(read, 400, None);
+    }
+}

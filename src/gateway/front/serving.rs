@@ -1,0 +1,268 @@
+//! One connection: HTTP/1 over its socket, with the deadlines that hold whoever waits for whom.
+//!
+//! hyper has a deadline for heads only. Here one timer for each connection looks at what its socket and its bodies did:
+//! a head that does not come, a connection that is not used, a peer that takes nothing of what is written. It belongs to
+//! the connection's task, so it runs also while nobody asks the body of an answer for more.
+
+use std::convert::Infallible;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use dropshot::Body;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep_until};
+
+use super::activity::{Expired, State};
+use super::answer::Counts;
+use super::connections::{Admission, Connection};
+use super::dispatch::Dispatcher;
+
+/// The most that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the connection,
+/// so hundreds of unfinished bodies are bounded by it; the default of hyper is 408 KiB.
+const READ_BUFFER_MAX: usize = 128 * 1024;
+
+/// A socket that says when it reads and writes.
+struct Socket {
+    stream: TcpStream,
+    connection: Arc<Connection>,
+}
+
+/// What answers the requests of one connection.
+struct Service<C: Counts> {
+    dispatcher: Arc<Dispatcher<C>>,
+    connection: Arc<Connection>,
+    remote: SocketAddr,
+}
+
+/// The body of a request, which says when somebody waits for more of it.
+struct RequestBody {
+    body: Incoming,
+    connection: Arc<Connection>,
+}
+
+/// The body of an answer, which says when it is handed over.
+struct AnswerBody {
+    body: Body,
+    connection: Arc<Connection>,
+}
+
+/// A connection that is being served.
+struct Serving<'a, C: Counts> {
+    http: Pin<&'a mut Http<C>>,
+    admission: &'a Admission,
+    timer: Pin<&'a mut Sleep>,
+    /// When the timer rings.
+    armed: u64,
+    is_stopping: bool,
+}
+
+type Http<C> = http1::Connection<TokioIo<Socket>, Service<C>>;
+
+/// Serves a connection to its end.
+pub(super) async fn serve<C: Counts>(
+    stream: TcpStream,
+    remote: SocketAddr,
+    admission: Admission,
+    dispatcher: Arc<Dispatcher<C>>,
+) {
+    let connection = admission.connection();
+    let socket = TokioIo::new(Socket { stream, connection: Arc::clone(connection) });
+    let service = Service { dispatcher, connection: Arc::clone(connection), remote };
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(READ_BUFFER_MAX);
+    let http = pin!(builder.serve_connection(socket, service));
+    let armed = admission.connections().now();
+    let timer = pin!(sleep_until(admission.connections().instant(armed)));
+    let mut serving = Serving { http, admission: &admission, timer, armed, is_stopping: false };
+    let reason = std::future::poll_fn(|cx| serving.poll(cx)).await;
+    admission.closed(reason);
+}
+
+// === impl Serving ===
+
+impl<C: Counts> Serving<'_, C> {
+    /// Ends with the reason why the connection is closed.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+        let (connection, connections) = (self.admission.connection(), self.admission.connections());
+        connection.listen(cx);
+        if self.poll_http(cx).is_ready() {
+            return Poll::Ready("done");
+        }
+        if connection.is_stopping() && !self.is_stopping {
+            self.is_stopping = true;
+            self.http.as_mut().graceful_shutdown();
+            // hyper waits for a first request as long as for one that is being served.
+            if connection.activity.state().0 == State::New || self.poll_http(cx).is_ready() {
+                return Poll::Ready("stopped");
+            }
+        }
+        if connection.is_leaving() {
+            if connection.activity.rank(connections.now()).is_some() {
+                return Poll::Ready("evicted");
+            }
+            self.admission.stay();
+        }
+        self.poll_deadline(cx).map(|expired| match expired {
+            Expired::Head => "head_timeout",
+            Expired::Idle => "idle_timeout",
+            Expired::Write => "write_timeout",
+        })
+    }
+
+    fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let activity = &self.admission.connection().activity;
+        activity.poll_begins();
+        let polled = self.http.as_mut().poll(cx);
+        activity.poll_ends(self.admission.connections().now());
+        // An error is one of the peer: it sent what is no request, or it left.
+        polled.map(drop)
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Expired> {
+        let (connection, connections) = (self.admission.connection(), self.admission.connections());
+        loop {
+            let Some((due, expired)) = connection.activity.deadline(&connections.deadlines) else {
+                return Poll::Pending;
+            };
+            if due <= connections.now() {
+                return Poll::Ready(expired);
+            }
+            // A timer that rings early is set again then: that is cheaper than setting it for each request.
+            if due < self.armed || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(connections.instant(due));
+                self.armed = due;
+            }
+            ready!(self.timer.as_mut().poll(cx));
+        }
+    }
+}
+
+// === impl Socket ===
+
+impl Socket {
+    fn written(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
+        match written {
+            Poll::Pending => self.connection.activity.blocked(),
+            Poll::Ready(_) => self.connection.activity.wrote(),
+        }
+        written
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.connection.activity.read(buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.written(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.written(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+// === impl Service ===
+
+impl<C: Counts> hyper::service::Service<Request<Incoming>> for Service<C> {
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.connection.activity.request_begins();
+        let (dispatcher, connection, remote) =
+            (Arc::clone(&self.dispatcher), Arc::clone(&self.connection), self.remote);
+        let request = request.map(|body| Body::wrap(RequestBody { body, connection: Arc::clone(&connection) }));
+        Box::pin(async move {
+            let response = dispatcher.answer(request, remote).await;
+            Ok(response.map(|body| AnswerBody { body, connection }))
+        })
+    }
+}
+
+// === impl RequestBody ===
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending() {
+            self.connection.activity.awaits_body();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+// === impl AnswerBody ===
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = <Body as http_body::Body>::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.connection.activity.request_ends();
+    }
+}

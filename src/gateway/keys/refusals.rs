@@ -1,0 +1,68 @@
+//! Counts of requests that were refused before there was a job: they leave no record, so they are counted here by day and
+//! key, and written together every few seconds.
+//!
+//! Memory and table are bounded by the keys that exist: requests without a known key are one count.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::book::Entry;
+use super::{Caller, KeyId, UserId};
+use crate::gateway::store::{Day, Refused, Store, StoreError, Timestamp};
+
+/// What has not been written yet.
+#[derive(Default)]
+pub(super) struct Refusals(Mutex<HashMap<(Day, KeyId), Refused>>);
+
+// === impl Refusals ===
+
+impl Refusals {
+    /// One more request with this key that was not accepted.
+    pub(super) fn of_caller(&self, caller: &Caller) {
+        self.count(caller.key(), caller.user(), caller.group_name());
+    }
+
+    /// One more request with a key that is known, and disabled or over.
+    pub(super) fn of_entry(&self, entry: &Entry) {
+        self.count(&entry.id, &entry.user, &entry.group_name);
+    }
+
+    /// One more request without a known key.
+    pub(super) fn of_stranger(&self) {
+        self.count(&KeyId::from(Refused::NO_KEY), &UserId::from(UserId::NOBODY), "");
+    }
+
+    fn count(&self, key: &KeyId, user: &UserId, group: &str) {
+        let day = Day::from(Timestamp::now());
+        let mut counts = self.lock();
+        let new = || Refused { day, key: key.clone(), user: user.clone(), group: group.to_owned(), count: 0 };
+        counts.entry((day, key.clone())).or_insert_with(new).count += 1;
+    }
+
+    /// Writes what there is. What the store does not take is kept for the next time.
+    pub(super) async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let counts: Vec<Refused> = self.lock().drain().map(|(_, refused)| refused).collect();
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let written = store.add_refused(&counts).await;
+        if written.is_err() {
+            let mut kept = self.lock();
+            for refused in counts {
+                let count = refused.count;
+                let entry = kept.entry((refused.day, refused.key.clone()));
+                entry.and_modify(|newer| newer.count += count).or_insert(refused);
+            }
+        }
+        written
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Day, KeyId), Refused>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+}

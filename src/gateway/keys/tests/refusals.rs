@@ -1,0 +1,58 @@
+//! What is counted of requests that become no job.
+
+use super::*;
+use crate::gateway::store::{Refused, UsageFilter, UsageStore as _};
+
+/// The counts of refused requests by key.
+async fn counted(fixture: &Fixture) -> Vec<(String, u64)> {
+    fixture.keys.write_refusals().await;
+    let by_key = fixture.sqlite.usage_by_key(&UsageFilter::default(), None).await.unwrap();
+    let mut by_key: Vec<_> = by_key.into_iter().map(|of| (of.key.to_string(), of.counts.refused)).collect();
+    by_key.sort();
+    by_key
+}
+
+#[tokio::test]
+async fn a_known_key_that_is_not_good_is_counted_as_itself() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let caller = fixture.admit(&header(&created)).await.unwrap();
+    for _ in 0..3 {
+        fixture.keys.note_refusal(&caller);
+    }
+    fixture.change(&created.id, KeyChange::Disable).await.unwrap();
+    for _ in 0..2 {
+        assert!(fixture.is_invalid(&header(&created)).await);
+    }
+    assert_eq!(counted(&fixture).await, [(created.id.to_string(), 5)]);
+    // The next ones are added to those.
+    assert!(fixture.is_invalid(&header(&created)).await);
+    assert_eq!(counted(&fixture).await, [(created.id.to_string(), 6)]);
+    let totals = fixture.sqlite.usage_in_total(&UsageFilter::default()).await.unwrap();
+    assert_eq!((totals.refused, totals.requests), (6, 0));
+}
+
+#[tokio::test]
+async fn strangers_are_one_count_however_many_keys_they_try() {
+    let fixture = Fixture::new().await;
+    for number in 0..200 {
+        assert!(fixture.is_invalid(&format!("Bearer sk-img-{number}")).await);
+    }
+    assert!(matches!(fixture.keys.admit(None).await, Err(Denied::Invalid)));
+    assert!(fixture.is_invalid(&format!("Bearer {}", Secret::generate(SecretKind::Key).unwrap().expose())).await);
+    assert_eq!(fixture.keys.refusals.len(), 1);
+    assert_eq!(counted(&fixture).await, [(Refused::NO_KEY.to_owned(), 202)]);
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_take_is_written_later() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let caller = fixture.admit(&header(&created)).await.unwrap();
+    fixture.keys.note_refusal(&caller);
+    fixture.store.set_trouble(Some(|| StoreError::Refused("the disk is full".into())));
+    fixture.keys.write_refusals().await;
+    fixture.keys.note_refusal(&caller);
+    fixture.store.set_trouble(None);
+    assert_eq!(counted(&fixture).await, [(created.id.to_string(), 2)]);
+}

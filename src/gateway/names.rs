@@ -1,0 +1,224 @@
+//! Which names people can give to keys, users, groups and tokens, and how a name is shown.
+//!
+//! Decides which letters can be seen, and which names look like others. Refuses to know what is named.
+//!
+//! A name that was stored before these rules is shown with its hidden letters escaped, so that nobody takes it for another.
+//! It carries finding F19 of the first review.
+
+use std::borrow::Cow;
+
+use icu_properties::props::{DefaultIgnorableCodePoint, ExtendedPictographic, GeneralCategory, Script};
+use icu_properties::{CodePointMapData, CodePointSetData};
+use unicode_normalization::UnicodeNormalization as _;
+
+/// Names are for people: long enough for them, short enough for a table on a page.
+pub(crate) const MAX_NAME_CHARS: usize = 128;
+
+/// Joins emoji to one picture.
+const JOINER: char = '\u{200d}';
+/// Asks for the picture of a letter that has one.
+const AS_PICTURE: char = '\u{fe0f}';
+
+/// The name in its composed form (NFC), so that names that look the same are the same; `None` if it cannot be a name.
+pub(crate) fn name(text: &str) -> Option<String> {
+    let name = composed(text);
+    let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
+    let is_seen = name.chars().any(is_visible) && !has_hidden(&name) && !name.contains(is_unusual_space);
+    (fits && is_seen).then_some(name)
+}
+
+/// The same for a name by which people know each other: no word of it mixes scripts.
+pub(crate) fn person(text: &str) -> Result<String, &'static str> {
+    match name(text) {
+        None => Err(BAD),
+        Some(name) if name.split(|letter: char| !letter.is_alphabetic()).any(mixes_scripts) => Err(MIXED),
+        Some(name) => Ok(name),
+    }
+}
+
+const BAD: &str = "must have 1 to 128 characters that can be seen, none of them a control character, an invisible one or one \
+                   that turns the text around";
+const MIXED: &str =
+    "has a word with letters of different scripts, such as Latin and Cyrillic: it could be taken for another";
+
+/// What whoever gave another name is told.
+pub(crate) fn bad_name(of: &str) -> String {
+    bad_because(of, BAD)
+}
+
+/// The same with a reason of [`person`].
+pub(crate) fn bad_because(of: &str, why: &str) -> String {
+    format!("the name of the {of} {why}")
+}
+
+/// The composed form.
+pub(crate) fn composed(text: &str) -> String {
+    text.nfc().collect()
+}
+
+/// A text in which every letter can be seen: hidden ones are escaped.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    shown_but(text, |_| false)
+}
+
+/// The same, with these letters as they are.
+pub(crate) fn shown_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+    // Nearly every text is plain.
+    if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for (letter, is_hidden) in letters(text) {
+        if is_hidden && !keep(letter) {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn has_hidden(text: &str) -> bool {
+    letters(text).any(|(_, is_hidden)| is_hidden)
+}
+
+/// The letters, and whether each is hidden where it stands.
+fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut before = None;
+    let mut rest = text.chars();
+    std::iter::from_fn(move || {
+        let letter = rest.next()?;
+        let is_hidden = is_hidden(before, letter, rest.clone().next());
+        before = Some(letter);
+        Some((letter, is_hidden))
+    })
+}
+
+/// Between emoji, and only there, a picture is made of several letters.
+fn is_hidden(before: Option<char>, letter: char, after: Option<char>) -> bool {
+    let is_picture = |letter: char| CodePointSetData::new::<ExtendedPictographic>().contains(letter);
+    let ends_picture =
+        |letter: char| is_picture(letter) || letter == AS_PICTURE || ('\u{1f3fb}'..='\u{1f3ff}').contains(&letter);
+    match letter {
+        AS_PICTURE => !before.is_some_and(is_picture),
+        JOINER => !(before.is_some_and(ends_picture) && after.is_some_and(is_picture)),
+        _ => is_unseen(letter),
+    }
+}
+
+fn is_unseen(letter: char) -> bool {
+    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned};
+    let category = CodePointMapData::<GeneralCategory>::new().get(letter);
+    let is_nothing =
+        matches!(category, Control | Format | LineSeparator | ParagraphSeparator | PrivateUse | Surrogate | Unassigned);
+    // The last one is the blank of Braille.
+    is_nothing || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(letter) || letter == '\u{2800}'
+}
+
+/// Whether something is to be seen where only this letter stands.
+fn is_visible(letter: char) -> bool {
+    use GeneralCategory::{EnclosingMark, NonspacingMark, SpaceSeparator};
+    let category = CodePointMapData::<GeneralCategory>::new().get(letter);
+    !is_unseen(letter) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
+}
+
+/// A space that looks like the usual one; that of Chinese and Japanese does not.
+fn is_unusual_space(letter: char) -> bool {
+    let is_space = CodePointMapData::<GeneralCategory>::new().get(letter) == GeneralCategory::SpaceSeparator;
+    is_space && !matches!(letter, ' ' | '\u{3000}')
+}
+
+/// Whether a word has letters of scripts that no language writes together.
+fn mixes_scripts(word: &str) -> bool {
+    let mut first = None;
+    word.chars().filter_map(writing).any(|writing| *first.get_or_insert(writing) != writing)
+}
+
+/// The script of a letter; those of Chinese, Japanese and Korean count as one, because their languages mix them.
+fn writing(letter: char) -> Option<Script> {
+    match CodePointMapData::<Script>::new().get(letter) {
+        Script::Common | Script::Inherited => None,
+        Script::Hiragana | Script::Katakana | Script::Bopomofo | Script::Hangul => Some(Script::Han),
+        script => Some(script),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_only_letters_that_can_be_seen() {
+        for good in [
+            "ada",
+            "Größe 1",
+            "张伟",
+            "한국 사람",
+            "Ελλάδα",
+            "عمر",
+            "🎨",
+            "👩‍🎨 studio",
+            "❤️",
+            "key #1 (old)",
+            "a\u{3000}b",
+            "👩🏽‍🎨",
+        ] {
+            assert_eq!(name(good).as_deref(), Some(good), "{good:?}");
+        }
+        for bad in [
+            "",
+            " ",
+            "\u{301}",
+            "a\u{202e}b",
+            "\u{2066}a",
+            "a\u{200b}",
+            "a\u{200d}b",
+            "a\u{fe0f}",
+            "1\u{fe0f}",
+            "a\u{ad}b",
+            "\u{3164}",
+            "\u{2800}",
+            "a\u{e0041}",
+            "\u{e000}",
+            "a\u{378}",
+            "a\u{a0}b",
+            "a\u{2003}b",
+            "a\u{34f}",
+            "a\tb",
+            "a\u{2028}b",
+            "\u{feff}a",
+            "a\u{1f3fb}\u{200d}",
+            "a\u{e0100}",
+            "\u{115f}",
+            "a\u{61c}",
+        ] {
+            assert_eq!(name(bad), None, "{bad:?}");
+        }
+        assert_eq!(name(&"é".repeat(128)).map(|name| name.len()), Some(256));
+        assert_eq!(name(&"é".repeat(129)), None);
+    }
+
+    #[test]
+    fn names_that_look_the_same_are_the_same() {
+        assert_eq!(name("Jose\u{301}"), Some("José".to_owned()));
+    }
+
+    #[test]
+    fn no_word_of_a_persons_name_mixes_scripts() {
+        for good in ["ada", "ада", "Ада Lovelace", "山田たろう", "ada-ада", "李雷2", "김 kim"] {
+            assert_eq!(person(good).as_deref(), Ok(good));
+        }
+        for bad in ["\u{430}da", "ad\u{430}", "pаypal", "αda", "x ad\u{430}"] {
+            assert_eq!(person(bad), Err(MIXED), "{bad:?}");
+        }
+        assert_eq!(person("\u{202e}nimda"), Err(BAD));
+    }
+
+    #[test]
+    fn what_is_hidden_is_shown() {
+        assert_eq!(shown("ada"), "ada");
+        assert_eq!(shown("größe 🎨 👩‍🎨"), "größe 🎨 👩‍🎨");
+        assert_eq!(shown("\u{202e}nimda\n"), "\\u{202e}nimda\\u{a}");
+        assert_eq!(shown_but("a\n\u{200b}", |letter| letter == '\n'), "a\n\\u{200b}");
+    }
+}

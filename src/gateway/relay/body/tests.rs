@@ -1,0 +1,85 @@
+//! Callers who take their time.
+
+use std::sync::{Arc, Mutex};
+
+use http_body_util::BodyExt as _;
+use tokio::time::sleep;
+
+use super::*;
+use crate::gateway::relay::{Asked, Limits, prove};
+use crate::gateway::upstream::ReplyBody;
+
+const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
+const PIECE: usize = 64 * 1024;
+const PIECES: usize = 100;
+
+/// An image of so many bytes of base64, all of which is there.
+fn image() -> ReplyBody {
+    let mut body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#).into_bytes();
+    body.resize(PIECE * PIECES, b'A');
+    body.extend_from_slice(br#""}],"usage":{"input_tokens":1,"output_tokens":2}}"#);
+    ReplyBody::Scripted(body.chunks(PIECE).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
+}
+
+type Told = Arc<Mutex<Option<(Ending, Summary)>>>;
+
+async fn relay() -> (RelayBody, Told) {
+    let seconds = Duration::from_secs;
+    let limits = Limits { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) };
+    let asked = Asked {
+        model: "gpt-image-2".to_owned(),
+        prompt: "a cube".to_owned(),
+        count: 1,
+        partials: 0,
+        events: "image_generation",
+        stream: false,
+        part: false,
+        quality: None,
+        size: None,
+        output_format: "png",
+        now: 0,
+    };
+    let told = Told::default();
+    let to = Arc::clone(&told);
+    let on_end: OnEnd = Box::new(move |ending, summary| {
+        *to.lock().unwrap() = Some((ending, summary));
+        Box::pin(std::future::ready(()))
+    });
+    let proven = prove(image(), asked, limits).await.expect("an image");
+    (RelayBody::new(proven, String::new(), on_end), told)
+}
+
+/// Takes a frame, and waits for so long before the next one: how many bytes came, and whether all did.
+async fn take(body: &mut RelayBody, pause: Duration) -> (usize, bool) {
+    let mut taken = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return (taken, false) };
+        taken += frame.data_ref().map_or(0, Bytes::len);
+        sleep(pause).await;
+    }
+    (taken, true)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_keeps_the_rate_gets_all_of_it_however_long_it_takes() {
+    let (mut body, told) = relay().await;
+    let begun = Instant::now();
+    let (taken, whole) = take(&mut body, Duration::from_secs(5)).await;
+    assert!(whole && taken > PIECE * PIECES, "{taken} bytes, whole: {whole}");
+    assert!(begun.elapsed() > Duration::from_secs(360), "{:?}", begun.elapsed());
+    assert_eq!(told.lock().unwrap().as_ref().map(|(ending, _)| *ending), Some(Ending::Complete));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_is_too_slow_has_left_and_the_tokens_are_known() {
+    let (mut body, told) = relay().await;
+    let (taken, whole) = take(&mut body, Duration::from_secs(60)).await;
+    assert!(!whole && taken < PIECE * PIECES, "{taken} bytes, whole: {whole}");
+    while told.lock().unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let told = told.lock().unwrap().take();
+    let (ending, summary) = told.expect("the end");
+    assert_eq!((ending, summary.delivered.len()), (Ending::Left, 1), "it is the caller who was slow");
+    assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+}

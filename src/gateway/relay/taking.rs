@@ -1,0 +1,72 @@
+//! How fast a caller takes an answer, pure: what is slow is told from what is gone, and neither is the upstream's fault.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
+
+/// A caller takes an answer at the rate that an upstream must give it at, averaged over as much waiting.
+const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
+const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
+
+/// What the caller has taken lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Taking {
+    /// When the last piece was handed over, until the caller comes back.
+    since: Option<Instant>,
+    waited: Duration,
+    bytes: u64,
+}
+
+// === impl Taking ===
+
+impl Taking {
+    /// A piece is handed over.
+    pub(super) fn hand_over(&mut self, bytes: usize, now: Instant) {
+        self.bytes += bytes as u64;
+        self.since = Some(now);
+    }
+
+    /// The caller comes back for more: after how long, and whether that is fast enough.
+    pub(super) fn come_back(&mut self, now: Instant) -> (Duration, bool) {
+        let away = self.since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.waited += away;
+        if self.waited < WINDOW {
+            return (away, true);
+        }
+        let enough = self.bytes >= RATE.saturating_mul(self.waited.as_secs());
+        *self = Self::default();
+        (away, enough)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces of so many bytes, each fetched so many seconds after the last: when that is too slow.
+    fn given_up(bytes: usize, pause: u64) -> Option<u64> {
+        let (mut taking, begin) = (Taking::default(), Instant::now());
+        (1..500).find_map(|count| {
+            taking.hand_over(bytes, begin + Duration::from_secs(pause * (count - 1)));
+            let (away, enough) = taking.come_back(begin + Duration::from_secs(pause * count));
+            assert_eq!(away, Duration::from_secs(pause));
+            (!enough).then_some(pause * count)
+        })
+    }
+
+    #[test]
+    fn who_keeps_the_rate_has_all_the_time_there_is() {
+        assert_eq!(given_up(64 * 1024, 8), None);
+        assert_eq!(given_up(8192, 1), None);
+        assert_eq!(given_up(1, 0), None, "who does not wait is not slow");
+    }
+
+    #[test]
+    fn who_does_not_is_given_up_after_the_window() {
+        assert_eq!(given_up(8191, 1), Some(30));
+        assert_eq!(given_up(64 * 1024, 9), Some(36));
+        assert_eq!(given_up(4096, 600), Some(600));
+    }
+}

@@ -1,0 +1,40 @@
+//! Jobs that are kept for a retry while it waits a little for an orphan.
+
+use std::sync::Arc;
+
+use super::Orphans;
+use super::index::{Entry, Gone, Mode, Place, Standing};
+
+/// A job that is kept for a retry, until this is dropped.
+pub(in super::super) struct Hold {
+    orphans: Arc<Orphans>,
+    place: Place,
+}
+
+impl Orphans {
+    /// Keeps what a retry may follow a little later, whoever else has it until then.
+    pub(in super::super) fn hold(self: &Arc<Self>, place: Place) -> Option<Hold> {
+        let mut index = self.index();
+        let entry = index.entries.get_mut(&place)?;
+        if entry.standing() != Some(Standing::Attended) || entry.tape.has_gap() {
+            return None;
+        }
+        entry.mode = Mode::Written;
+        entry.holds += 1;
+        Some(Hold { orphans: Arc::clone(self), place })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let gone = {
+            let mut index = self.orphans.index();
+            let Some(entry) = index.entries.get_mut(&self.place) else { return };
+            entry.holds = entry.holds.saturating_sub(1);
+            if entry.is_over() { index.entries.remove(&self.place).map(Entry::go) } else { None }
+        };
+        if let Some(Gone { stored: Some(file), request, .. }) = gone {
+            self.orphans.forget(request, &file);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Work that must be over before the store is closed: claims that are settled or given back, answers that are written.
+
+use tokio::sync::watch;
+
+/// Counts the work.
+#[derive(Clone)]
+pub(super) struct PendingWork(watch::Sender<usize>);
+
+/// One piece of work, until it is dropped.
+pub(super) struct PendingGuard(watch::Sender<usize>);
+
+// === impl PendingWork ===
+
+impl PendingWork {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(0))
+    }
+
+    pub(super) fn begin(&self) -> PendingGuard {
+        self.0.send_modify(|count| *count += 1);
+        PendingGuard(self.0.clone())
+    }
+
+    /// Resolves when there is none. The caller bounds the wait.
+    pub(super) async fn finished(&self) {
+        // The sender lives in `self`, so this cannot fail.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for PendingGuard {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}

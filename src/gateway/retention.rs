@@ -1,0 +1,174 @@
+//! Removes what has been kept for as long as the settings say.
+//!
+//! Decides how often that is looked for, and how much of the database's time it may take.
+//! Refuses to know how rows are laid out, and removes nothing for which no period is set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, interval_at, sleep};
+
+use super::config::Retention;
+use super::store::{Kept, Store, StoreError, Timestamp};
+
+/// How soon after the start, and how often then (ours): whoever starts has other things to do first.
+const FIRST: Duration = Duration::from_secs(10);
+const EVERY: Duration = Duration::from_secs(600);
+
+/// Rows in one transaction: it takes a few milliseconds, so no record waits for longer.
+const STEP: u32 = 200;
+
+/// After each step the database is left to others for so many times as long as the step took, and for so long at least.
+const REST_FACTOR: u32 = 4;
+const SHORTEST_REST: Duration = Duration::from_millis(10);
+
+/// The task that removes; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct RetentionTask(Option<AbortHandle>);
+
+// === impl RetentionTask ===
+
+impl RetentionTask {
+    /// Begins to remove, if there is a period for anything.
+    pub(crate) fn start(store: Arc<dyn Store>, retention: Retention) -> Self {
+        if retention == Retention::default() {
+            return Self(None);
+        }
+        let task = Handle::current().spawn(async move {
+            let mut ticks = interval_at(Instant::now() + FIRST, EVERY);
+            loop {
+                ticks.tick().await;
+                remove_all(&*store, retention, Timestamp::now()).await;
+            }
+        });
+        Self(Some(task.abort_handle()))
+    }
+
+    /// Ends it: the store is about to be closed.
+    pub(crate) fn stop(&self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for RetentionTask {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Removes everything that is over at this moment.
+async fn remove_all(store: &dyn Store, retention: Retention, now: Timestamp) {
+    let periods =
+        [(Kept::Records, retention.records), (Kept::Audit, retention.audit), (Kept::UsageDays, retention.usage)];
+    for (kept, period) in periods {
+        let Some(period) = period else { continue };
+        match remove_one_kind(store, kept, now - period).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, ?kept, "rows were removed, because their retention is over"),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, ?kept, "rows whose retention is over stay until the next look");
+            }
+        }
+    }
+}
+
+async fn remove_one_kind(store: &dyn Store, kept: Kept, before: Timestamp) -> Result<u64, StoreError> {
+    let mut removed = 0;
+    loop {
+        let begun = Instant::now();
+        let step = store.remove_old(kept, before, STEP).await?;
+        removed += step;
+        if step < u64::from(STEP) {
+            return Ok(removed);
+        }
+        sleep((begun.elapsed() * REST_FACTOR).max(SHORTEST_REST)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::store::testing::{fresh, record};
+    use crate::gateway::store::{Act, AuditFilter, Day, NodeId, Record, RecordFilter, RecordWrite, State, UsageFilter};
+    use crate::gateway::store::{PeopleStore as _, UsageStore as _};
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn begun(id: &str, moment: Timestamp) -> Record {
+        Record { created_at: moment, ..record(id) }
+    }
+
+    async fn store_records(store: &dyn Store, records: &[Record]) {
+        let node = NodeId::only();
+        let open: Vec<_> = records.iter().map(RecordWrite::Open).collect();
+        store.write_records(&node, &open).await.unwrap();
+        let ended: Vec<_> = records.iter().map(|record| Record { state: State::Succeeded, ..record.clone() }).collect();
+        store.write_records(&node, &ended.iter().map(RecordWrite::Close).collect::<Vec<_>>()).await.unwrap();
+    }
+
+    async fn ids(store: &dyn Store) -> Vec<String> {
+        let records = store.list_records(&RecordFilter::default()).await.unwrap();
+        records.into_iter().map(|record| record.request_id.to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn each_kind_goes_after_its_own_period_and_not_a_moment_earlier() {
+        let (_dir, store) = fresh().await;
+        let now = at("2026-11-22T12:00:00Z");
+        let old = [begun("older", now - 31 * DAY), begun("just older", now - 30 * DAY - Duration::from_millis(1))];
+        store_records(&*store, &old).await;
+        store_records(&*store, &[begun("kept", now - 30 * DAY), begun("new", now)]).await;
+        let running = begun("running", now - 90 * DAY);
+        store.write_records(&NodeId::only(), &[RecordWrite::Open(&running)]).await.unwrap();
+        let days = async || {
+            let filter = UsageFilter { since: Some(Day::from(now).minus(365)), ..UsageFilter::default() };
+            store.usage_by_day(&filter).await.unwrap().len()
+        };
+        assert_eq!(days().await, 3);
+
+        remove_all(&*store, Retention { records: Some(30 * DAY), ..Retention::default() }, now).await;
+        assert_eq!(ids(&*store).await, ["kept", "new"]);
+        assert!(store.find_record(&"running".into(), None).await.unwrap().is_some());
+        assert_eq!(days().await, 3);
+
+        remove_all(&*store, Retention { usage: Some(30 * DAY), ..Retention::default() }, now).await;
+        assert_eq!((days().await, ids(&*store).await.len()), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn the_trail_goes_with_its_own_period_only() {
+        let (_dir, store) = fresh().await;
+        let now = at("2026-11-22T12:00:00Z");
+        for (name, moment) in [("old", now - 400 * DAY), ("young", now - 10 * DAY)] {
+            store.ensure_user(&Act { at: moment, ..Act::command() }, name).await.unwrap();
+        }
+        let filter = AuditFilter { action: Some("user.create".to_owned()), limit: 10, ..AuditFilter::default() };
+        let names = async || -> Vec<_> {
+            store.page_audit(&filter).await.unwrap().items.into_iter().filter_map(|row| row.target_name).collect()
+        };
+        remove_all(&*store, Retention { records: Some(DAY), usage: Some(DAY), ..Retention::default() }, now).await;
+        assert_eq!(names().await, ["young", "old"]);
+        remove_all(&*store, Retention { audit: Some(30 * DAY), ..Retention::default() }, now).await;
+        assert_eq!(names().await, ["young"]);
+    }
+
+    #[tokio::test]
+    async fn a_large_backlog_goes_step_by_step() {
+        let (_dir, store) = fresh().await;
+        let now = at("2026-11-22T12:00:00Z");
+        let many: Vec<_> = (0..2 * STEP + 1).map(|id| begun(&format!("r{id}"), now - 31 * DAY)).collect();
+        store_records(&*store, &many).await;
+        assert_eq!(store.remove_old(Kept::Records, now - 30 * DAY, STEP).await.unwrap(), u64::from(STEP));
+        assert_eq!(remove_one_kind(&*store, Kept::Records, now - 30 * DAY).await.unwrap(), u64::from(STEP + 1));
+        assert_eq!(ids(&*store).await.len(), 0);
+    }
+}

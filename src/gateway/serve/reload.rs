@@ -1,0 +1,131 @@
+//! Reads the configuration again while the gateway runs.
+//!
+//! Everything is checked before anything is changed. Accounts go on by name; every request that begins afterwards gets
+//! the new settings, and those that run keep theirs.
+//! **Invariant:** a configuration that cannot be used changes nothing, and every problem with it is logged.
+
+use std::sync::Arc;
+
+use super::ServeError;
+use crate::gateway::config::{Config, Difference, Problem};
+use crate::gateway::manage;
+use crate::gateway::store::{Act, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
+use crate::gateway::{Current, spec};
+
+/// Reads the configuration from where the start has read it.
+pub(crate) type Read = Arc<dyn Fn() -> Result<Config, Vec<Problem>> + Send + Sync>;
+
+/// What a reload works on.
+pub(super) struct Reload {
+    pub(super) read: Read,
+    pub(super) store: Arc<SqliteStore>,
+    pub(super) current: Current,
+    /// What is in force.
+    pub(super) config: Config,
+}
+
+/// Why nothing was changed.
+enum Refused {
+    Settings(Vec<Problem>),
+    /// The store has accounts of these names.
+    Taken(Vec<String>),
+    Other(ServeError),
+}
+
+// === impl Reload ===
+
+impl Reload {
+    /// Takes over the configuration as it stands now. Says what has changed, or that nothing has and why.
+    pub(super) async fn run(&mut self) -> Result<String, String> {
+        match self.attempt().await {
+            Ok(difference) => {
+                tracing::info!(%difference, "the configuration was read again");
+                if !difference.needs_restart().is_empty() {
+                    tracing::warn!(settings = ?difference.needs_restart(), "these settings are in force after a restart");
+                }
+                Ok(difference.to_string())
+            }
+            Err(refused) => {
+                let problems = refused.problems();
+                for problem in &problems {
+                    tracing::error!(%problem, "the configuration cannot be used; nothing has changed");
+                }
+                Err(problems.join("\n"))
+            }
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<Difference, Refused> {
+        let read = Arc::clone(&self.read);
+        let read = tokio::task::spawn_blocking(move || read()).await;
+        let mut config = read.map_err(|error| io(std::io::Error::other(error)))?.map_err(Refused::Settings)?;
+        // Whoever has got pictures must never get drawings in their place.
+        if !self.config.accounts.iter().any(|account| account.implicit) {
+            config.accounts.retain(|account| !account.implicit);
+        }
+        manage::without_stand_in(&mut config, &self.store).await?;
+        let difference = config.take_over(&self.config);
+        let kept = manage::names_in_store(&self.store).await?;
+        let taken = config.accounts.iter().map(|account| account.name.clone()).filter(|name| kept.contains(name));
+        let taken: Vec<String> = taken.collect();
+        if !taken.is_empty() {
+            return Err(Refused::Taken(taken));
+        }
+        let current = self.current.get();
+        let next = current.under(&config, &self.store)?;
+        if config.accounts.iter().any(manage::is_real) {
+            manage::retire_first_key(&config, &self.store, &Act::system()).await?;
+        }
+        for group in &config.groups {
+            self.store.ensure_group(&Act::system(), &group.name).await?;
+        }
+        for account in &config.accounts {
+            self.store.sync_account(spec(account)).await?;
+        }
+        let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
+        self.store.mark_absent(&in_file, Timestamp::now()).await?;
+        current.accounts().configure(&self.config.accounts, &config.accounts).await?;
+        current.people().set_groups_of_file(config.groups.iter().map(|group| group.name.clone()).collect());
+        self.current.replace(next);
+        self.config = config;
+        Ok(difference)
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    fn problems(&self) -> Vec<String> {
+        match self {
+            Self::Settings(problems) => problems.iter().map(ToString::to_string).collect(),
+            Self::Taken(names) => {
+                names.iter().map(|name| format!("there is an account {name} already, added by a command")).collect()
+            }
+            Self::Other(error) => {
+                let mut text = error.to_string();
+                let mut source = std::error::Error::source(error);
+                while let Some(cause) = source {
+                    text.push_str(&format!(": {cause}"));
+                    source = cause.source();
+                }
+                vec![text]
+            }
+        }
+    }
+}
+
+impl From<ServeError> for Refused {
+    fn from(error: ServeError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+fn io(source: std::io::Error) -> Refused {
+    Refused::Other(ServeError::Io { doing: "reading the configuration", source })
+}

@@ -1,0 +1,68 @@
+//! The end of the process: running requests finish, and those that cannot are answered.
+//!
+//! Three steps. While the shutdown delay lasts only `/readyz` has changed. Then the port is closed, nothing new is begun,
+//! and everything that runs has the drain timeout. After it, or at a second signal, the cutoff is cancelled: whoever still
+//! waits for an upstream gets 502 without advice to try again, a stream that has begun its error event, and the record
+//! says `interrupted`.
+//! **Invariant:** no step waits longer than its time, and a third signal waits for nothing.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::signals::Signals;
+use crate::gateway::Gateway;
+use crate::gateway::config::Config;
+
+/// Records are given so long at least (ours): the database answers in milliseconds, or not at all.
+pub(super) const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
+/// After the cutoff: time to write the answers and the records (ours).
+const CUTOFF_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ends what runs. `close` closes the port and waits for the connections, so long at most. Returns when everything is
+/// settled, or when its time is over.
+pub(super) async fn leave(
+    gateway: &Arc<Gateway>,
+    close: impl AsyncFnOnce(Duration) -> bool,
+    signals: &mut Signals,
+    config: &Config,
+) {
+    gateway.leaving().cancel();
+    tracing::info!(
+        delay = ?config.shutdown_delay,
+        drain_timeout = ?config.drain_timeout,
+        "stopping: running requests may finish; a second signal cuts them off"
+    );
+    if !config.shutdown_delay.is_zero() {
+        // A second signal shortens this as well; the drain then has its own.
+        let _ = timeout(config.shutdown_delay, signals.stop_asked()).await;
+    }
+    gateway.accounts().stop();
+    let longest = config.drain_timeout + CUTOFF_PATIENCE;
+    let mut settled = pin!(async {
+        if !close(longest).await {
+            tracing::warn!("some connections did not finish in time");
+        }
+        // Jobs whose callers have left are still being read to their end.
+        tokio::join!(gateway.ledger().drain(), gateway.replay().drain(), gateway.accounts().finish());
+    });
+    let patience = tokio::select! {
+        () = &mut settled => return,
+        () = sleep(config.drain_timeout) => CUTOFF_PATIENCE,
+        () = signals.stop_asked() => LEDGER_PATIENCE,
+    };
+    tracing::warn!(unsettled = gateway.ledger().unsettled(), "cutting off the requests that are still running");
+    gateway.cutoff().cancel();
+    let settled = tokio::select! {
+        settled = timeout(patience, settled) => settled.is_ok(),
+        () = signals.stop_asked() => false,
+    };
+    if !settled {
+        tracing::warn!(
+            unsettled = gateway.ledger().unsettled(),
+            "some jobs did not finish in time; the next start records them as interrupted"
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! The signals of the process: two that ask it to stop, and one that asks it to read its configuration again.
+
+use super::ServeError;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Stop,
+    Reload,
+}
+
+/// Listens for signals. Made before anything else at a start, so that none of them ends the process by itself.
+pub(crate) struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
+}
+
+// === impl Signals ===
+
+impl Signals {
+    /// Listens from now on. To be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Where the system does not let us.
+    pub(crate) fn listen() -> Result<Self, ServeError> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let open = |kind| signal(kind).map_err(|source| ServeError::Io { doing: "listening for signals", source });
+            Ok(Self {
+                terminate: open(SignalKind::terminate())?,
+                interrupt: open(SignalKind::interrupt())?,
+                hangup: open(SignalKind::hangup())?,
+            })
+        }
+        #[cfg(not(unix))]
+        Ok(Self {})
+    }
+
+    /// The next request of any kind. May be dropped at any time: no signal is lost.
+    #[cfg(unix)]
+    pub(super) async fn next(&mut self) -> Request {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Request::Stop,
+            _ = self.interrupt.recv() => Request::Stop,
+            _ = self.hangup.recv() => Request::Reload,
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) async fn next(&mut self) -> Request {
+        self.stop_asked().await;
+        Request::Stop
+    }
+
+    /// Resolves at the next `SIGTERM` or `SIGINT`. May be dropped at any time: no signal is lost.
+    #[cfg(unix)]
+    pub(super) async fn stop_asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) async fn stop_asked(&mut self) {
+        // Without a handler for it the system ends the process by itself.
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

@@ -1,0 +1,179 @@
+//! Byte budgets: how much unfinished and running requests may hold, in all and for each key, and how much of the disk
+//! is left to the database.
+//!
+//! What is held counts, never what a request announces, so small requests are not refused for the sake of large ones.
+//! A request beyond a budget is refused; what is held already is left alone.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::gateway::config::Uploads;
+
+/// A budget does not allow more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Exceeded {
+    /// Bodies of one key, in memory.
+    #[error("the request bodies of this key that are still arriving hold as much memory as one key may use")]
+    KeyMemory,
+    /// Uploads of one key, on disk.
+    #[error("the uploads of this key hold as much of the disk as one key may use")]
+    KeyDisk,
+    /// Bodies of all keys, in memory.
+    #[error("request bodies that are still arriving hold as much memory as all of them may use")]
+    Memory,
+    /// Uploads of all keys, on disk.
+    #[error("uploads hold as much of the disk as all of them may use")]
+    Disk,
+    /// The file system has only as much free as belongs to the database.
+    #[error("the file system has only as much free as is kept for the database")]
+    Free,
+}
+
+/// What is held at this moment, and how often more was refused.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Bytes of request bodies in memory.
+    pub(crate) memory: u64,
+    /// Bytes of uploads on disk.
+    pub(crate) disk: u64,
+    /// Refusals since the start.
+    pub(crate) refused: u64,
+}
+
+/// All budgets of the process.
+#[derive(Debug)]
+pub(super) struct Budgets {
+    pub(super) memory: Arc<Budget>,
+    pub(super) disk: Arc<Budget>,
+    free: FreeSpace,
+    refused: AtomicU64,
+}
+
+/// Bytes of one kind.
+#[derive(Debug)]
+pub(super) struct Budget {
+    most: u64,
+    most_per_key: u64,
+    all: Exceeded,
+    key: Exceeded,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    all: u64,
+    by_key: HashMap<Arc<str>, u64>,
+}
+
+/// Bytes that count against a budget until this is dropped. Without an owner they count, and are never refused: they
+/// belong to answers that were paid for.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    owner: Option<Arc<str>>,
+    bytes: u64,
+}
+
+/// The free space of the file system that the database shares.
+#[derive(Debug)]
+struct FreeSpace {
+    folder: PathBuf,
+    least: u64,
+}
+
+// === impl Budgets ===
+
+impl Budgets {
+    pub(super) fn new(limits: &Uploads, folder: PathBuf) -> Self {
+        let budget =
+            |most, most_per_key, all, key| Arc::new(Budget { most, most_per_key, all, key, held: Mutex::default() });
+        Self {
+            memory: budget(limits.memory, limits.memory_per_key, Exceeded::Memory, Exceeded::KeyMemory),
+            disk: budget(limits.disk, limits.disk_per_key, Exceeded::Disk, Exceeded::KeyDisk),
+            free: FreeSpace { folder, least: limits.min_free },
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether so many more bytes leave the database its part of the disk. Asks the file system.
+    pub(super) fn leaves_free(&self, bytes: u64) -> bool {
+        self.free.available().is_none_or(|available| available >= self.free.least.saturating_add(bytes))
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let refused = self.refused.load(Ordering::Relaxed);
+        Usage { memory: self.memory.held().all, disk: self.disk.held().all, refused }
+    }
+
+    /// Counts a refusal, which is told as an error of the disk.
+    pub(super) fn refuse(&self, exceeded: Exceeded) -> io::Error {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        io::Error::new(io::ErrorKind::QuotaExceeded, exceeded)
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    pub(super) fn share(self: &Arc<Self>, owner: Option<Arc<str>>) -> Share {
+        Share { budget: Arc::clone(self), owner, bytes: 0 }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// From now on so many bytes in all.
+    pub(super) fn set(&mut self, bytes: u64) -> Result<(), Exceeded> {
+        let (more, less) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
+        let mut held = self.budget.held();
+        if let Some(owner) = &self.owner {
+            let of_key = held.by_key.get(owner).copied().unwrap_or_default();
+            if more > 0 && of_key.saturating_add(more) > self.budget.most_per_key {
+                return Err(self.budget.key);
+            }
+            if more > 0 && held.all.saturating_add(more) > self.budget.most {
+                return Err(self.budget.all);
+            }
+            match of_key.saturating_add(more).saturating_sub(less) {
+                0 => drop(held.by_key.remove(owner)),
+                now => drop(held.by_key.insert(Arc::clone(owner), now)),
+            }
+        }
+        held.all = held.all.saturating_add(more).saturating_sub(less);
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        // Less is never refused.
+        let _: Result<(), Exceeded> = self.set(0);
+    }
+}
+
+// === impl FreeSpace ===
+
+impl FreeSpace {
+    /// Bytes that may still be written; nothing where the system does not say.
+    #[cfg(unix)]
+    fn available(&self) -> Option<u64> {
+        let found = rustix::fs::statvfs(&self.folder).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    /// Nobody is asked here.
+    #[cfg(not(unix))]
+    fn available(&self) -> Option<u64> {
+        let _ = &self.folder;
+        None
+    }
+}

@@ -1,0 +1,181 @@
+//! Changes of keys that exist, each with its row of the audit trail.
+//!
+//! A change with an owner is made by the owner, who cannot undo the decisions of an admin: a locked key is neither
+//! enabled nor rotated, and no end is chosen behind the latest one that an admin has allowed. It may be renamed,
+//! disabled and deleted: nobody gains anything by that, and its records stay.
+
+use serde_json::json;
+use sqlx::{SqliteConnection, SqlitePool};
+
+use super::{KIND, again, find, key, select_keys};
+use crate::gateway::store::sqlite::together::transact;
+use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::{Act, KeyChange, KeyChanged, KeyId, KeyLock, KeyRow, Rotation, Timestamp, UserId, UserRow};
+
+pub(super) async fn change(
+    pool: &SqlitePool,
+    act: &Act,
+    handle: &str,
+    owner: Option<&UserId>,
+    changes: &[KeyChange],
+) -> sqlx::Result<KeyChanged> {
+    transact!(pool, |transaction| {
+        let Some(mut key) = find(&mut transaction, handle, owner).await? else { return Ok(KeyChanged::Unknown) };
+        for change in changes {
+            if let Some(refused) = owner.and_then(|_| refusal(&key, change)) {
+                return Ok(refused);
+            }
+            let step = Step { key: &key, change, by_owner: owner.is_some() };
+            step.apply(&mut transaction, act).await?;
+            key = again(&mut transaction, &key.id).await?;
+        }
+        KeyChanged::Done(Box::new(key))
+    })
+}
+
+/// Why an owner may not do this.
+fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChanged> {
+    match change {
+        KeyChange::Enable => key.locked.map(KeyChanged::Locked),
+        KeyChange::Expire(end) => {
+            let latest = key.latest_end?;
+            let is_later = end.is_none_or(|end| end > latest);
+            is_later.then_some(KeyChanged::PastLatestEnd(latest))
+        }
+        KeyChange::Disable | KeyChange::Delete | KeyChange::Rename(_) => None,
+    }
+}
+
+/// One change of one key.
+struct Step<'a> {
+    key: &'a KeyRow,
+    change: &'a KeyChange,
+    by_owner: bool,
+}
+
+// === impl Step ===
+
+impl Step<'_> {
+    async fn apply(&self, connection: &mut SqliteConnection, act: &Act) -> sqlx::Result<()> {
+        // What is so already is no change: the first moment stays, and the trail is not filled with nothing.
+        if self.is_so() {
+            return Ok(());
+        }
+        let (statement, value) = self.statement(act);
+        sqlx::query(statement).bind(self.key.id.as_str()).bind(value).execute(&mut *connection).await?;
+        trail::write(connection, act, self.entry()).await
+    }
+
+    fn statement(&self, act: &Act) -> (&'static str, Option<String>) {
+        let at = act.at.to_string();
+        match self.change {
+            KeyChange::Disable if self.by_owner => ("UPDATE keys SET disabled_at = $2 WHERE id = $1", Some(at)),
+            KeyChange::Disable => {
+                ("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = 'admin' WHERE id = $1", Some(at))
+            }
+            KeyChange::Enable => ("UPDATE keys SET disabled_at = $2, locked = NULL WHERE id = $1", None),
+            KeyChange::Delete => ("UPDATE keys SET deleted_at = $2 WHERE id = $1", Some(at)),
+            KeyChange::Rename(name) => ("UPDATE keys SET name = $2 WHERE id = $1", Some(name.clone())),
+            KeyChange::Expire(end) if self.by_owner => ("UPDATE keys SET expires_at = $2 WHERE id = $1", text(*end)),
+            KeyChange::Expire(end) => ("UPDATE keys SET expires_at = $2, latest_end = $2 WHERE id = $1", text(*end)),
+        }
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        let entry = |action| Entry::new(action, KIND, self.key.id.as_str(), &self.key.name);
+        match self.change {
+            KeyChange::Disable => entry("key.disable"),
+            KeyChange::Enable => entry("key.enable"),
+            KeyChange::Delete => entry("key.delete"),
+            KeyChange::Rename(name) => entry("key.rename").changed(self.key.name.clone(), name.clone()),
+            KeyChange::Expire(end) => entry("key.expire").changed(text(self.key.expires_at), text(*end)),
+        }
+    }
+
+    fn is_so(&self) -> bool {
+        let key = self.key;
+        match self.change {
+            // An admin can lock what its owner has disabled.
+            KeyChange::Disable => key.disabled_at.is_some() && (self.by_owner || key.locked.is_some()),
+            KeyChange::Enable => key.disabled_at.is_none(),
+            KeyChange::Delete => key.deleted_at.is_some(),
+            KeyChange::Rename(name) => key.name == *name,
+            KeyChange::Expire(end) => key.expires_at == *end && (self.by_owner || key.latest_end == *end),
+        }
+    }
+}
+
+fn text(end: Option<Timestamp>) -> Option<String> {
+    end.map(|end| end.to_string())
+}
+
+pub(super) async fn rotate(
+    pool: &SqlitePool,
+    act: &Act,
+    id: &KeyId,
+    owner: Option<&UserId>,
+    next: Rotation,
+) -> sqlx::Result<KeyChanged> {
+    let until = text(next.previous_until);
+    transact!(pool, |transaction| {
+        let Some(key) = find(&mut transaction, id.as_str(), owner).await? else { return Ok(KeyChanged::Unknown) };
+        if let (Some(_), Some(lock)) = (owner, key.locked) {
+            return Ok(KeyChanged::Locked(lock));
+        }
+        sqlx::query(
+            "UPDATE keys SET previous_hash = CASE WHEN $3 IS NULL THEN NULL ELSE hash END, previous_until = $3, \
+             hash = $2 WHERE id = $1",
+        )
+        .bind(key.id.as_str())
+        .bind(next.hash.0.as_slice())
+        .bind(&until)
+        .execute(&mut *transaction)
+        .await?;
+        let entry = Entry::new("key.rotate", KIND, key.id.as_str(), &key.name);
+        trail::write(&mut transaction, act, entry.with(json!({"previous_until": until}))).await?;
+        KeyChanged::Done(Box::new(again(&mut transaction, &key.id).await?))
+    })
+}
+
+/// Gives the keys that belong to nobody to the first admin.
+pub(in super::super) async fn hand_over(
+    connection: &mut SqliteConnection,
+    act: &Act,
+    admin: &UserRow,
+) -> sqlx::Result<()> {
+    let rows = sqlx::query(select_keys!("WHERE keys.user_id = $1 AND keys.deleted_at IS NULL ORDER BY keys.rowid"));
+    let rows = rows.bind(UserId::NOBODY).fetch_all(&mut *connection).await?;
+    let update = sqlx::query("UPDATE keys SET user_id = $2 WHERE user_id = $1");
+    update.bind(UserId::NOBODY).bind(admin.id.as_str()).execute(&mut *connection).await?;
+    for row in rows {
+        let key = key(&row)?;
+        let entry = Entry::new("key.hand_over", KIND, key.id.as_str(), &key.name);
+        trail::write(&mut *connection, act, entry.with(json!({"to": admin.name}))).await?;
+    }
+    Ok(())
+}
+
+/// Locks the keys of a user in a group that the user no longer belongs to, and says which.
+pub(in super::super) async fn lock_those_of(
+    connection: &mut SqliteConnection,
+    act: &Act,
+    user: &UserId,
+    group: &str,
+) -> sqlx::Result<Vec<KeyRow>> {
+    let rows = sqlx::query(select_keys!(
+        "WHERE keys.user_id = $1 AND groups.name = $2 AND keys.deleted_at IS NULL AND keys.locked IS NULL \
+         ORDER BY keys.rowid"
+    ));
+    let rows = rows.bind(user.as_str()).bind(group).fetch_all(&mut *connection).await?;
+    let mut locked = Vec::with_capacity(rows.len());
+    for row in rows {
+        let before = key(&row)?;
+        let update = sqlx::query("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = $3 WHERE id = $1");
+        let update = update.bind(before.id.as_str()).bind(act.at.to_string()).bind(KeyLock::LeftGroup.as_str());
+        update.execute(&mut *connection).await?;
+        let entry = Entry::new("key.disable", KIND, before.id.as_str(), &before.name);
+        trail::write(&mut *connection, act, entry.with(json!({"left_group": group}))).await?;
+        locked.push(again(&mut *connection, &before.id).await?);
+    }
+    Ok(locked)
+}

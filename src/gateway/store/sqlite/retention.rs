@@ -1,0 +1,42 @@
+//! Removes what is older than somebody wants it kept, some rows at a time.
+
+use sqlx::SqlitePool;
+
+use super::together::transact;
+use crate::gateway::store::{Day, Kept, Timestamp};
+
+/// Of a job that runs nothing is removed, however long ago it was begun.
+pub(super) const RECORDS: &str = "DELETE FROM records WHERE seq IN (SELECT seq FROM records INDEXED BY records_by_time \
+    WHERE created_at < $1 AND state <> 'running' ORDER BY created_at LIMIT $2)";
+
+/// The trail is written in the order of time, so the oldest rows are the first.
+pub(super) const AUDIT: &str = "DELETE FROM audit WHERE seq IN \
+    (SELECT seq FROM (SELECT seq, at FROM audit ORDER BY seq LIMIT $2) WHERE at < $1)";
+
+pub(super) const USAGE_DAYS: &str = "DELETE FROM usage_days WHERE (key_id, day, user_id, group_name) IN \
+    (SELECT key_id, day, user_id, group_name FROM usage_days INDEXED BY usage_days_by_day \
+    WHERE day < $1 ORDER BY day LIMIT $2)";
+
+pub(super) async fn remove(pool: &SqlitePool, kept: Kept, before: Timestamp, limit: u32) -> sqlx::Result<u64> {
+    match kept {
+        Kept::Records => run(pool, RECORDS, before.to_string(), limit).await,
+        Kept::UsageDays => run(pool, USAGE_DAYS, Day::from(before).to_string(), limit).await,
+        Kept::Audit => remove_audit(pool, before, limit).await,
+    }
+}
+
+async fn run(pool: &SqlitePool, sql: &'static str, before: String, limit: u32) -> sqlx::Result<u64> {
+    Ok(sqlx::query(sql).bind(before).bind(limit).execute(pool).await?.rows_affected())
+}
+
+/// A trigger lets rows go only while `audit_removal` says so.
+async fn remove_audit(pool: &SqlitePool, before: Timestamp, limit: u32) -> sqlx::Result<u64> {
+    let before = before.to_string();
+    transact!(pool, |transaction| {
+        let allow = sqlx::query("INSERT INTO audit_removal (only, before) VALUES (1, $1)").bind(&before);
+        allow.execute(&mut *transaction).await?;
+        let removed = sqlx::query(AUDIT).bind(&before).bind(limit).execute(&mut *transaction).await?.rows_affected();
+        sqlx::query("DELETE FROM audit_removal").execute(&mut *transaction).await?;
+        removed
+    })
+}

@@ -1,0 +1,55 @@
+//! What is counted of connections.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::metrics::Word;
+
+/// How many connections there are, and why they were closed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnectionMetrics {
+    open: Family<StateLabels, Gauge>,
+    closed: Family<ReasonLabels, Counter>,
+    accept_errors: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: Word,
+}
+
+// === impl ConnectionMetrics ===
+
+impl ConnectionMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("connections", "Open connections of callers by what they are doing", self.open.clone());
+        registry.register("connections_closed", "Connections that were closed or refused", self.closed.clone());
+        registry.register("accept_errors", "Connections that could not be accepted", self.accept_errors.clone());
+    }
+
+    /// How many connections are in each state.
+    pub(crate) fn set_open(&self, counts: &[(&'static str, usize)]) {
+        for (state, count) in counts {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.open.get_or_create(&StateLabels { state: Word(state) }).set(count);
+        }
+    }
+
+    /// A connection was closed for this reason.
+    pub(crate) fn closed(&self, reason: &'static str) {
+        self.closed.get_or_create(&ReasonLabels { reason: Word(reason) }).inc();
+    }
+
+    /// The system could not accept a connection.
+    pub(crate) fn accept_failed(&self) {
+        self.accept_errors.inc();
+    }
+}

@@ -1,0 +1,248 @@
+//! The queue between whoever logs and standard error.
+//!
+//! Decides how many lines may wait and how long the end of the process waits for them. A pipe that nobody reads stops
+//! one thread, which does nothing but write: lines beyond the bound are dropped and counted, and whoever logged goes on.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::counter::Counter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Bytes of lines that may wait (ours): some thousand lines. While they are written, as many again may gather.
+const MAX_WAITING: usize = 1 << 20;
+
+/// How long the end of the process waits for the last lines (ours): a pipe that is read takes milliseconds.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Lines that this process could not write. There is one log, so there is one count.
+static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// The count of lines that this process could not write.
+pub(super) fn dropped_lines() -> Counter {
+    DROPPED.clone()
+}
+
+/// Lines that wait to be written. Taking one never blocks.
+#[derive(Clone, Debug)]
+pub(super) struct LogQueue(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    dropped: Counter,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<u8>,
+    /// How many lines `waiting` holds.
+    lines: u64,
+    /// Whether lines are on their way to the output.
+    writing: bool,
+    /// Lines that were dropped since it was last said.
+    unsaid: u64,
+}
+
+/// Writes the last lines when it is dropped, as far as somebody reads them.
+#[derive(Debug)]
+pub(crate) struct LogGuard(LogQueue);
+
+// === impl LogQueue ===
+
+impl LogQueue {
+    /// Begins to write to `out`, from a thread that lives as long as the process. `say` is told how many lines were
+    /// dropped once lines are written again.
+    ///
+    /// # Errors
+    ///
+    /// Where the machine gives no thread.
+    pub(super) fn start(
+        out: impl Write + Send + 'static,
+        dropped: Counter,
+        say: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Self> {
+        let queue = Self(Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), dropped }));
+        let writer = queue.clone();
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_to(out, say))?;
+        Ok(queue)
+    }
+
+    pub(super) fn guard(&self) -> LogGuard {
+        LogGuard(self.clone())
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut state = self.lock();
+        if state.waiting.len() + line.len() > MAX_WAITING {
+            state.unsaid += 1;
+            self.0.dropped.inc();
+            return;
+        }
+        state.waiting.extend_from_slice(line);
+        state.lines += 1;
+        self.0.changed.notify_all();
+    }
+
+    fn write_to(&self, mut out: impl Write, say: impl Fn(u64)) {
+        loop {
+            let (batch, lines) = self.next_batch();
+            let written = out.write_all(&batch).and_then(|()| out.flush());
+            let unsaid = self.settle(written.is_ok(), lines);
+            if unsaid > 0 {
+                say(unsaid);
+            }
+        }
+    }
+
+    fn next_batch(&self) -> (Vec<u8>, u64) {
+        let mut state = self.lock();
+        while state.waiting.is_empty() {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.writing = true;
+        (std::mem::take(&mut state.waiting), std::mem::take(&mut state.lines))
+    }
+
+    /// How many dropped lines are to be said. Lines that an output refuses are lost as well.
+    fn settle(&self, written: bool, lines: u64) -> u64 {
+        let mut state = self.lock();
+        state.writing = false;
+        self.0.changed.notify_all();
+        if written {
+            return std::mem::take(&mut state.unsaid);
+        }
+        state.unsaid += lines;
+        self.0.dropped.inc_by(lines);
+        0
+    }
+
+    /// Waits until every line is written, or for so long.
+    fn flush_within(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        let mut state = self.lock();
+        while state.writing || !state.waiting.is_empty() {
+            let Some(left) = end.checked_duration_since(Instant::now()) else { return };
+            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogQueue {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl Write for &LogQueue {
+    /// Takes a line: the layer that formats writes each in one call.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// === impl LogGuard ===
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        self.0.flush_within(FLUSH_PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Writes only when it is let, and fails where it is told to.
+    struct Gate {
+        open: mpsc::Receiver<io::Result<()>>,
+        written: mpsc::Sender<Vec<u8>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.open.recv().unwrap_or(Ok(()))?;
+            drop(self.written.send(bytes.to_vec()));
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Log {
+        queue: LogQueue,
+        dropped: Counter,
+        open: mpsc::Sender<io::Result<()>>,
+        written: mpsc::Receiver<Vec<u8>>,
+        said: mpsc::Receiver<u64>,
+    }
+
+    fn log() -> Log {
+        let (open, gate) = mpsc::channel();
+        let (sink, written) = mpsc::channel();
+        let (say, said) = mpsc::channel();
+        let dropped = Counter::default();
+        let out = Gate { open: gate, written: sink };
+        let queue =
+            LogQueue::start(out, dropped.clone(), move |lines| say.send(lines).unwrap_or(())).expect("a thread");
+        Log { queue, dropped, open, written, said }
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_are_dropped_counted_and_said_once() {
+        let log = log();
+        let line = [b'a'; 1024];
+        let fitting = u64::try_from(MAX_WAITING / line.len()).expect("a number");
+        (0..fitting * 3).for_each(|_| log.queue.push(&line));
+        let dropped = log.dropped.get();
+        assert!((fitting..=fitting * 2).contains(&dropped), "{dropped} of {}", fitting * 3);
+        log.open.send(Ok(())).expect("open");
+        assert_eq!(log.said.recv(), Ok(dropped));
+        drop(log.open);
+        log.queue.flush_within(Duration::from_secs(60));
+        assert_eq!(log.said.try_recv(), Err(mpsc::TryRecvError::Empty));
+        let written: usize = log.written.try_iter().map(|bytes| bytes.len()).sum();
+        assert_eq!(written, line.len() * usize::try_from(fitting * 3 - dropped).expect("a number"));
+    }
+
+    #[test]
+    fn a_line_that_the_output_refuses_is_counted() {
+        let log = log();
+        log.queue.push(b"one\n");
+        log.open.send(Err(io::ErrorKind::BrokenPipe.into())).expect("open");
+        log.queue.flush_within(Duration::from_secs(60));
+        assert_eq!(log.dropped.get(), 1);
+        log.queue.push(b"two\n");
+        drop(log.open);
+        assert_eq!((log.said.recv(), log.written.recv()), (Ok(1), Ok(b"two\n".to_vec())));
+    }
+
+    #[test]
+    fn the_end_waits_for_the_last_lines_and_not_for_a_blocked_output() {
+        let log = log();
+        log.queue.push(b"one\n");
+        let begun = Instant::now();
+        log.queue.flush_within(Duration::from_millis(50));
+        assert!(begun.elapsed() >= Duration::from_millis(50) && log.written.try_recv().is_err());
+        drop(log.open);
+        log.queue.flush_within(Duration::from_secs(60));
+        assert_eq!(log.written.try_recv(), Ok(b"one\n".to_vec()));
+    }
+}

@@ -1,0 +1,69 @@
+//! What an upstream says of a failure, as far as a record may keep it: no credential, no address, nothing of a prompt.
+
+use serde_json::{Map, Value};
+
+use super::has_address;
+use crate::gateway::upstream::reply::Cause;
+
+/// A record keeps no more of it.
+const LENGTH_MAX: usize = 240;
+/// A longer word is no word.
+const WORD_MAX: usize = 40;
+/// Parameters that carry what a caller wants drawn or says.
+const CONTENT: [&str; 4] = ["prompt", "input", "instructions", "image"];
+/// Parts of words that are credentials, or name an account.
+const TELLING: [&str; 10] = ["sk-", "org-", "proj_", "proj-", "key-", "bearer", "://", "@", "eyj", "acct_"];
+/// The place of a word that is left out.
+const LEFT_OUT: &str = "[...]";
+
+/// The message of an error. A refusal of content repeats what was refused, so of that nothing is kept.
+pub(super) fn shown(cause: &Cause, detail: Option<&Map<String, Value>>) -> Option<String> {
+    let text = |key: &str| detail?.get(key)?.as_str();
+    let param = text("param").unwrap_or_default();
+    let root = param.split(['.', '[']).next().unwrap_or_default();
+    if *cause == Cause::Refused || CONTENT.contains(&root) {
+        return None;
+    }
+    let kept = text("message")?.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    let kept: String = kept.chars().take(LENGTH_MAX).collect();
+    (!kept.is_empty()).then_some(kept)
+}
+
+fn word(word: &str) -> String {
+    let low = word.to_ascii_lowercase();
+    if word.chars().count() > WORD_MAX || TELLING.iter().any(|part| low.contains(part)) || has_address(&low) {
+        return LEFT_OUT.to_owned();
+    }
+    word.chars().filter(|letter| !letter.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kept(cause: &Cause, detail: &Value) -> Option<String> {
+        shown(cause, detail.as_object())
+    }
+
+    #[test]
+    fn words_that_tell_of_the_account_are_left_out() {
+        let message = "Limit\u{7} reached for org-Ab1 with key sk-proj-12 at http://10.0.0.1/x and up.example:8080.";
+        let found = kept(&Cause::Failed, &json!({ "message": message }));
+        assert_eq!(found.as_deref(), Some("Limit reached for [...] with key [...] at [...] and [...]"));
+        let long = "a".repeat(41);
+        assert_eq!(kept(&Cause::Failed, &json!({ "message": long })).as_deref(), Some("[...]"));
+        let many = "word ".repeat(100);
+        assert!(kept(&Cause::Failed, &json!({ "message": many })).is_some_and(|kept| kept.len() <= LENGTH_MAX));
+    }
+
+    #[test]
+    fn nothing_of_a_prompt_is_kept() {
+        assert_eq!(kept(&Cause::Refused, &json!({"message": "refused: a zeppelin"})), None);
+        for param in ["prompt", "input[3].content", "instructions"] {
+            assert_eq!(kept(&Cause::Failed, &json!({"message": "bad: a zeppelin", "param": param})), None, "{param}");
+        }
+        assert_eq!(kept(&Cause::Failed, &json!({})), None);
+    }
+}

@@ -1,0 +1,268 @@
+//! The price of hostile callers for everybody else: each kind alone, then all of them together, as a table.
+//!
+//! `cargo xtask abuse` runs all of it; a small part is in every test run. Whatever it starts it ends by process id, and
+//! its traffic stays on loopback.
+
+mod attacks;
+mod hostile;
+
+use std::fmt::Write as _;
+use std::io::BufReader;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{ChildStderr, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::kit::{Call, FakeUpstream, PEAK_BYTES, Program, Server, SmallDisk, heavy, pause, request};
+use attacks::{ALL, Attack};
+use hostile::Hostile;
+
+/// The bounds that each row is held to.
+const SLOWEST_HEALTH: Duration = Duration::from_secs(1);
+const SLOWEST_IMAGE: Duration = Duration::from_secs(20);
+
+/// What the gateway gets: so many descriptors, and a disk of so many megabytes.
+const DESCRIPTORS: u32 = 256;
+const DISK: usize = 120;
+
+/// How long a row goes on at least, so that there is something to measure.
+const SHORTEST_ROW: Duration = Duration::from_secs(4);
+
+/// A gateway on a machine with little room, and who calls it.
+pub(crate) struct Scene {
+    server: Server,
+    /// Held and never read, where that is the attack.
+    _log: Option<BufReader<ChildStderr>>,
+    /// The key of somebody who only wants an image.
+    bob: String,
+    /// The key of whoever is hostile.
+    eve: String,
+    _upstream: FakeUpstream,
+    _disk: Option<SmallDisk>,
+    _home: TempDir,
+}
+
+/// One line of the table.
+struct Row {
+    name: &'static str,
+    health: Probe,
+    image: Probe,
+    memory: u64,
+    /// How many hostile connections there were, and when the last one was gone.
+    connections: usize,
+    gone: Option<Duration>,
+    deadline: Duration,
+}
+
+#[derive(Default)]
+struct Probe {
+    slowest: Duration,
+    answered: usize,
+    failed: Vec<String>,
+}
+
+// === impl Scene ===
+
+impl Scene {
+    fn start(reads_log: bool) -> Self {
+        let home = TempDir::new().expect("a directory");
+        let disk = SmallDisk::mount(&home.path().join("data"), DISK);
+        let upstream = FakeUpstream::start();
+        std::fs::write(home.path().join("imagate.toml"), config(&upstream)).expect("a configuration");
+        let env = |program: Program| program.env("IMAGATE_CONFIG", "imagate.toml").env("IT_TOKEN", "sk-upstream-only");
+        let key = |name: &str| {
+            let words = ["key", "create", "--name", name, "--user", name, "--json"];
+            let made = env(Program::new(home.path())).args(words).run().json();
+            made["secret"].as_str().expect("a secret").to_owned()
+        };
+        let (bob, eve) = (key("bob"), key("eve"));
+        let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" serve");
+        let program = env(Program::other(Path::new("/bin/sh"), home.path()))
+            .args(["-c", limited.as_str(), env!("CARGO_BIN_EXE_imagate")])
+            .env("IMAGATE_LOG", if reads_log { "info" } else { "debug" });
+        let (server, log) = if reads_log {
+            (program.serve(), None)
+        } else {
+            let (server, log) = program.serve_with_log();
+            (server, Some(log))
+        };
+        Self { server, _log: log, bob, eve, _upstream: upstream, _disk: disk, _home: home }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    pub(crate) fn eve(&self) -> &str {
+        &self.eve
+    }
+
+    fn run(&self, name: &'static str, attacks: &[Attack], scale: usize) -> Row {
+        let begun = Instant::now();
+        let over = AtomicBool::new(false);
+        let deadline = attacks.iter().map(|attack| attack.deadline).max().unwrap_or_default();
+        let (health, image, (connections, gone)) = std::thread::scope(|scope| {
+            let health = scope.spawn(|| probe(&over, Duration::from_millis(50), || self.health()));
+            let image = scope.spawn(|| probe(&over, Duration::from_millis(500), || self.image()));
+            let hostile =
+                attacks.iter().flat_map(|attack| (attack.begin)(self, attack.count.div_ceil(scale))).collect();
+            let held = hold(hostile, begun, deadline);
+            while begun.elapsed() < SHORTEST_ROW {
+                pause(Duration::from_millis(20));
+            }
+            over.store(true, Ordering::Relaxed);
+            (health.join().expect("a probe"), image.join().expect("a probe"), held)
+        });
+        Row { name, health, image, memory: self.server.peak_bytes(), connections, gone, deadline }
+    }
+
+    fn health(&self) -> Result<(), String> {
+        let answer = Call::get("/healthz").try_send(self.address()).map_err(|error| error.to_string())?;
+        if answer.status == 200 { Ok(()) } else { Err(format!("status {}", answer.status)) }
+    }
+
+    fn image(&self) -> Result<(), String> {
+        let call = Call::generation().key(&self.bob).json(&request(json!({"size": "1024x1024"})));
+        let answer = call.try_send(self.address()).map_err(|error| error.to_string())?;
+        if answer.status == 200 { Ok(()) } else { Err(format!("status {}: {:.200}", answer.status, answer.text())) }
+    }
+}
+
+fn config(upstream: &FakeUpstream) -> String {
+    format!(
+        "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n\n[[accounts]]\nname = \"only\"\nkind = \"api_key\"\n\
+         base_url = \"{}\"\napi_key = {{ env = \"IT_TOKEN\" }}\nconcurrency = 64\n",
+        upstream.base_url()
+    )
+}
+
+/// Asks again and again until it is over.
+fn probe(over: &AtomicBool, between: Duration, ask: impl Fn() -> Result<(), String>) -> Probe {
+    let mut probe = Probe::default();
+    while !over.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        match ask() {
+            Ok(()) => probe.answered += 1,
+            Err(error) => probe.failed.push(error),
+        }
+        probe.slowest = probe.slowest.max(begun.elapsed());
+        pause(between);
+    }
+    probe
+}
+
+/// Keeps hostile connections going until all are gone, or until their time is over.
+fn hold(mut hostile: Vec<Hostile>, begun: Instant, deadline: Duration) -> (usize, Option<Duration>) {
+    let count = hostile.len();
+    let mut last = Duration::ZERO;
+    while begun.elapsed() < deadline {
+        for connection in &mut hostile {
+            connection.go_on();
+        }
+        let before = hostile.len();
+        hostile.retain(|connection| !connection.is_gone());
+        if hostile.len() < before {
+            last = begun.elapsed();
+        }
+        if hostile.is_empty() {
+            return (count, Some(last));
+        }
+        pause(Duration::from_millis(20));
+    }
+    (count, None)
+}
+
+// === impl Row ===
+
+impl Row {
+    const HEAD: &'static str = "| hostile | connections | healthz, slowest | images, slowest | memory | gone after |\n\
+                                | --- | --- | --- | --- | --- | --- |\n";
+
+    fn line(&self) -> String {
+        let seconds = |duration: Duration| format!("{:.2} s", duration.as_secs_f64());
+        let probe = |probe: &Probe| {
+            let failed =
+                if probe.failed.is_empty() { String::new() } else { format!(", {} FAILED", probe.failed.len()) };
+            format!("{} ({} answers{failed})", seconds(probe.slowest), probe.answered)
+        };
+        let gone = self.gone.map_or_else(|| format!("NOT within {}", seconds(self.deadline)), seconds);
+        format!(
+            "| {} | {} | {} | {} | {} MB | {gone} of {} |\n",
+            self.name,
+            self.connections,
+            probe(&self.health),
+            probe(&self.image),
+            self.memory / 1_000_000,
+            seconds(self.deadline)
+        )
+    }
+
+    /// Everything that does not hold.
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (what, probe, limit) in
+            [("healthz", &self.health, SLOWEST_HEALTH), ("an image", &self.image, SLOWEST_IMAGE)]
+        {
+            if probe.slowest > limit || !probe.failed.is_empty() || probe.answered == 0 {
+                let first = probe.failed.first().map_or("", String::as_str);
+                faults.push(format!(
+                    "{}: {what}: {:?}, {} failed {first}",
+                    self.name,
+                    probe.slowest,
+                    probe.failed.len()
+                ));
+            }
+        }
+        if self.memory > PEAK_BYTES {
+            faults.push(format!("{}: {} bytes of memory", self.name, self.memory));
+        }
+        if self.gone.is_none() {
+            faults.push(format!("{}: hostile connections stay longer than {:?}", self.name, self.deadline));
+        }
+        faults
+    }
+}
+
+/// The test itself holds one end of each connection.
+fn raise_own_limit() {
+    let pid = std::process::id().to_string();
+    drop(Command::new("prlimit").args(["--pid", &pid, "--nofile=8192:"]).status());
+}
+
+#[test]
+#[ignore = "takes minutes: `cargo xtask abuse`"]
+fn each_alone_and_all_together() {
+    let _alone = heavy();
+    raise_own_limit();
+    let mut table = Row::HEAD.to_owned();
+    let mut faults = Vec::new();
+    for attack in ALL {
+        let scene = Scene::start(attack.name != attacks::UNREAD_LOG);
+        let row = scene.run(attack.name, &[attack], 1);
+        eprint!("{}", row.line());
+        table.push_str(&row.line());
+        faults.extend(row.faults());
+    }
+    let row = Scene::start(false).run("all together", &ALL, 1);
+    table.push_str(&row.line());
+    faults.extend(row.faults());
+    println!("\n{table}");
+    let _ = write!(table, "\n{}", faults.join("\n"));
+    assert!(faults.is_empty(), "{table}");
+}
+
+/// A tenth of it: what does not hold there does not hold at all.
+#[test]
+fn a_few_hostile_callers_keep_nobody_from_an_image() {
+    let _alone = heavy();
+    let scene = Scene::start(false);
+    let attacks: Vec<Attack> = ALL.into_iter().map(|attack| Attack { deadline: SHORTEST_ROW, ..attack }).collect();
+    let mut row = scene.run("a few of each", &attacks, 10);
+    // Most deadlines are longer than this test.
+    row.gone = Some(Duration::ZERO);
+    assert!(row.faults().is_empty(), "{}{}\n{}", Row::HEAD, row.line(), row.faults().join("\n"));
+}

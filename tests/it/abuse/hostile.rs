@@ -1,0 +1,81 @@
+//! A connection of somebody hostile: it sends what it has as far as it is taken, and otherwise only stays.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+/// How long a connection may take: only where nobody accepts any does one take longer.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+
+static FILLER: [u8; 64 << 10] = [b' '; 64 << 10];
+
+/// A connection that does not block, from an address of this machine.
+pub(super) struct Hostile {
+    stream: Option<TcpStream>,
+    unsent: Vec<u8>,
+    /// Bytes that follow.
+    filler: usize,
+}
+
+// === impl Hostile ===
+
+impl Hostile {
+    /// Connects from 127.0.0.1 and a few addresses beside it, and sends this, then so many bytes.
+    pub(super) fn connect(number: usize, address: SocketAddr, unsent: Vec<u8>, filler: usize) -> Self {
+        Self { stream: connect(number, address).ok(), unsent, filler }
+    }
+
+    /// Whether the gateway has closed it, or never took it.
+    pub(super) fn is_gone(&self) -> bool {
+        self.stream.is_none()
+    }
+
+    pub(super) fn go_on(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        let alive = send(stream, &mut self.unsent, &mut self.filler).and_then(|()| read(stream)).is_ok();
+        if !alive {
+            self.stream = None;
+        }
+    }
+}
+
+fn connect(number: usize, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let last = u8::try_from(1 + number % 8).unwrap_or(1);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 0).into())?;
+    socket.connect_timeout(&address.into(), CONNECT_PATIENCE)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// One piece of what is left, as far as it is taken.
+fn send(stream: &mut TcpStream, unsent: &mut Vec<u8>, filler: &mut usize) -> std::io::Result<()> {
+    let piece = if unsent.is_empty() { &FILLER[..FILLER.len().min(*filler)] } else { unsent.as_slice() };
+    if piece.is_empty() {
+        return Ok(());
+    }
+    let sent = match stream.write(piece) {
+        Ok(sent) => sent,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        Err(error) => return Err(error),
+    };
+    if unsent.is_empty() {
+        *filler -= sent;
+    } else {
+        unsent.drain(..sent);
+    }
+    Ok(())
+}
+
+/// Reads an answer away; the end of it is an error.
+fn read(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut answer = [0; 4096];
+    match stream.read(&mut answer) {
+        Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error),
+    }
+}

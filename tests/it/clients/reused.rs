@@ -1,0 +1,62 @@
+//! Clients that keep their connection: ten edits after each other over one, of sizes in any order, and each is paid once.
+
+use std::process::Command;
+
+use imagate::client::{Client, EditRequest, Error, Input};
+
+use super::install::{node, python, script};
+use super::pictures;
+use crate::kit::{FakeUpstream, Gateway, specimen};
+
+/// Sizes of images in bytes, in no order.
+const SIZES: [usize; 10] =
+    [4_000_000, 100_000, 12_000_000, 300_000, 1_048_576, 8_000_000, 150_000, 2_000_000, 6_000_000, 100_001];
+
+/// Runs a script against a gateway of its own; each of these names must have cost ten calls.
+#[track_caller]
+fn costs_ten_each(command: &mut Command, users: &[&str]) {
+    let (upstream, pictures) = (FakeUpstream::digesting(), pictures());
+    let gateway = Gateway::before(&upstream);
+    command.env("BASE_URL", gateway.base_url()).env("API_KEY", gateway.secret()).env("PICTURES", pictures.path());
+    let output = command.output().expect("the script starts");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+    let ledger = upstream.ledger();
+    for user in users {
+        assert_eq!(ledger.iter().filter(|attempt| attempt.user() == *user).count(), 10, "{user}\n{printed}");
+    }
+    assert_eq!(ledger.len(), 10 * users.len(), "{printed}");
+}
+
+#[test]
+fn ten_edits_over_one_connection_of_python_make_ten_images() {
+    let interpreter = python("IMAGATE_PY_REUSE", "reuse", "openai requests httpx");
+    let users = ["requests", "http.client", "httpx", "openai", "socket", "chunks", "curl"];
+    costs_ten_each(Command::new(interpreter).arg(script("reuse_tour.py")), &users);
+}
+
+#[test]
+fn ten_edits_over_one_connection_of_node_make_ten_images() {
+    let place = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "reuse_tour.mjs"]);
+    let users = ["fetch-form", "fetch-bytes", "openai-node"];
+    costs_ten_each(Command::new("node").arg("reuse_tour.mjs").current_dir(place), &users);
+}
+
+#[test]
+fn ten_edits_over_one_client_of_rust_make_ten_images() {
+    let upstream = FakeUpstream::digesting();
+    let gateway = Gateway::before(&upstream);
+    let client = Client::new(&gateway.base_url(), gateway.secret()).expect("a client");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let edits = async {
+        for size in SIZES {
+            let mut image = specimen("png 96x64").to_vec();
+            image.resize(size, 7);
+            let request = EditRequest::new("a hat").image(Input::from_bytes(image));
+            assert_eq!(client.images().edit(request).await?.len(), 1, "{size}");
+        }
+        Ok::<(), Error>(())
+    };
+    runtime.block_on(edits).expect("ten images");
+    assert_eq!(upstream.attempts(), 10);
+}

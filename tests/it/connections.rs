@@ -1,0 +1,191 @@
+//! Connections that are held open without being used: they end by themselves, and never keep anybody else out.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use socket2::{Domain, Socket, Type};
+
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Reply, eventually, heavy, pause};
+
+/// The deadline of a head, with room for a slow machine.
+const HEAD_DEADLINE: Duration = Duration::from_secs(20);
+/// How long `/healthz` may take whatever others do.
+const HEALTH_DEADLINE: Duration = Duration::from_secs(1);
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// An empty SETTINGS frame, with a window of 0 for every stream.
+const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+
+/// An address of this machine; the last number says which.
+fn host(last: u8) -> IpAddr {
+    IpAddr::from(Ipv4Addr::new(127, 0, 0, last))
+}
+
+/// A connection from an address that has sent these bytes, and waits.
+fn connect(gateway: &Gateway, from: IpAddr, bytes: &[u8]) -> std::io::Result<TcpStream> {
+    let address = gateway.address();
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    socket.connect_timeout(&address.into(), HEAD_DEADLINE)?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(HEAD_DEADLINE))?;
+    stream.write_all(bytes)?;
+    Ok(stream)
+}
+
+/// What comes until the connection ends; panics when it does not end.
+#[track_caller]
+fn rest(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it is still open"),
+        _ => String::from_utf8_lossy(&bytes).into_owned(),
+    }
+}
+
+/// An upload that was announced and does not come.
+fn unfinished(secret: &str) -> Vec<u8> {
+    let head = "POST /v1/images/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    format!("{head}authorization: Bearer {secret}\r\ncontent-length: 1000\r\n\r\n{{\"model\"").into_bytes()
+}
+
+fn count(counts: &str, line: &str) -> u64 {
+    let found = counts.lines().find_map(|said| said.strip_prefix(line)?.strip_prefix(' '));
+    found.map_or(0, |count| count.parse().expect("a number"))
+}
+
+#[test]
+fn a_head_that_does_not_come_ends_its_connection() {
+    let gateway = Gateway::simulated();
+    let begun = Instant::now();
+    let halves: [&[u8]; 4] = [b"", b"GET /healthz HTT", &PREFACE[..8], b"POST / HTTP/1.1\r\nhost: x\r\n"];
+    let open = halves.map(|bytes| connect(&gateway, host(1), bytes).expect("a connection"));
+    for stream in open {
+        assert_eq!(rest(stream), "");
+    }
+    assert!(begun.elapsed() < HEAD_DEADLINE, "{:?}", begun.elapsed());
+    let counts = gateway.counts();
+    assert_eq!(count(&counts, "imagate_connections_closed_total{reason=\"head_timeout\"}"), 4, "{counts}");
+}
+
+#[test]
+fn http_2_is_refused_at_once() {
+    let gateway = Gateway::simulated();
+    let whole = [PREFACE, SETTINGS].concat();
+    let begun = Instant::now();
+    for bytes in [&PREFACE[..16], PREFACE, &whole] {
+        let said = rest(connect(&gateway, host(1), bytes).expect("a connection"));
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 400 "), "{said}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_request_with_two_lengths_is_the_last_of_its_connection() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let secret = gateway.secret();
+    for framing in [
+        "content-length: 5\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 5",
+        "content-length: 5\r\nx-between: 1\r\ntransfer-encoding: chunked",
+    ] {
+        let head = "POST /v1/images/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+        let first = format!("{head}\r\nauthorization: Bearer {secret}\r\n{framing}\r\n\r\n0\r\n\r\n");
+        let bytes = format!("{first}GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let said = rest(connect(&gateway, host(1), bytes.as_bytes()).expect("a connection"));
+        assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
+        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "the second request was taken for one of its own: {said}");
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
+    let upstream = FakeUpstream::start();
+    let top = "[connections]\nmax = 6\nmax_per_address = 3";
+    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    let spared = connect(&gateway, host(3), b"").expect("a connection");
+    let mut hostile = Vec::new();
+    for _ in 0..9 {
+        hostile.push(connect(&gateway, host(2), b"").expect("a connection"));
+    }
+    let counts = eventually("those that are too many are closed", || {
+        let counts = gateway.counts();
+        (count(&counts, "imagate_connections_closed_total{reason=\"evicted\"}") >= 6).then_some(counts)
+    });
+    assert_eq!(count(&counts, "imagate_connections{state=\"new\"}"), 4, "{counts}");
+    assert_eq!(count(&counts, "imagate_connections{state=\"busy\"}"), 0, "{counts}");
+    let said = gateway.said();
+    assert_eq!(said.matches("connections are short").count(), 1, "it is said, and not for each of them: {said}");
+    for stream in hostile.drain(..6) {
+        assert_eq!(rest(stream), "");
+    }
+    let mut spared = spared;
+    spared.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("a request");
+    assert!(rest(spared).ends_with("ok\n"));
+}
+
+#[test]
+fn a_connection_whose_job_runs_is_never_closed_for_another() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("[connections]\nmax = 2\nmax_per_address = 2", &[Account::at("only", &upstream)]);
+    let job =
+        gateway.call(json!({"prompt": "a cube [[delay=3000]]"})).dispatch(gateway.address()).expect("a connection");
+    eventually("the upstream works", || (upstream.attempts() > 0).then_some(()));
+    let mut others = Vec::new();
+    for _ in 0..20 {
+        others.push(connect(&gateway, host(2), b"").expect("a connection"));
+        others.push(connect(&gateway, host(2), &unfinished(gateway.secret())).expect("a connection"));
+    }
+    assert_eq!(Call::get("/healthz").send(gateway.address()).status, 200);
+    Reply::read(job).and_then(Reply::finish).expect("an answer").good();
+}
+
+/// The review's own scenario: a small limit, and everything that holds connections at once, from one address and from
+/// others, beside callers who want something.
+#[test]
+fn whoever_holds_connections_keeps_nobody_out() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::before(&upstream);
+    gateway.restart_with_descriptors(256);
+    let body = unfinished(gateway.secret());
+    let mut open = Vec::new();
+    for (kind, bytes, from) in [("silent", &b""[..], 1), ("half prefaces", &PREFACE[..8], 2), ("bodies", &body, 3)] {
+        for number in 0..600_u16 {
+            // One that is closed by now is no fault.
+            open.extend(connect(&gateway, host(if number % 2 == 0 { from } else { from + 8 }), bytes));
+        }
+        check_served(&gateway, kind);
+    }
+    check_served(&gateway, "all together");
+    let server = gateway.server();
+    assert!(server.descriptors() <= 256, "{}", server.descriptors());
+    let counts = gateway.counts();
+    assert!(count(&counts, "imagate_connections_closed_total{reason=\"evicted\"}") > 0, "{counts}");
+    eventually("those without a request are gone", || {
+        let counts = gateway.counts();
+        let silent = count(&counts, "imagate_connections{state=\"new\"}");
+        let halves = count(&counts, "imagate_connections{state=\"reading_head\"}");
+        (silent + halves == 0).then_some(())
+    });
+    drop(open);
+}
+
+#[track_caller]
+fn check_served(gateway: &Gateway, beside: &str) {
+    for last in [1, 9, 50] {
+        let begun = Instant::now();
+        let health = Call::get("/healthz").coming_from(host(last)).send(gateway.address());
+        assert_eq!(health.status, 200, "{beside}");
+        assert!(begun.elapsed() < HEALTH_DEADLINE, "{beside}: {:?} from {last}", begun.elapsed());
+        let image = gateway.call(json!({"prompt": "a cube"})).coming_from(host(last)).send(gateway.address());
+        image.good();
+    }
+    // Bodies that have just been announced may still come: now they have stalled.
+    pause(Duration::from_millis(1_100));
+    assert_eq!(Call::get("/healthz").send(gateway.address()).status, 200, "{beside}");
+}

@@ -1,0 +1,123 @@
+//! `imagate generate` as somebody who pays for it: no file is lost, no key goes astray, and what did not come is told.
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::kit::{Account, Done, FakeUpstream, Gateway, Program, Shut};
+
+const FAILED: Option<i32> = Some(1);
+const USAGE: Option<i32> = Some(2);
+const INCOMPLETE: Option<i32> = Some(3);
+
+/// Variables of the environment, arguments, and words of the refusal.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
+
+/// With the address and the key of the gateway.
+fn generate(gateway: &Gateway, words: &[&str]) -> Done {
+    let (base_url, key) = (gateway.base_url(), gateway.secret());
+    let program = Program::new(gateway.home()).args(["generate", "a boat", "--base-url", &base_url, "--api-key", key]);
+    program.args(words).run()
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_only_where_that_is_said() {
+    let gateway = Gateway::simulated();
+    let keep = gateway.home().join("keep.png");
+    std::fs::write(&keep, "mine").expect("a file");
+    for words in [&["-o", "keep.png"][..], &["-o", "keep"], &["--format", "png", "-o", "keep"]] {
+        let done = generate(&gateway, words);
+        assert_eq!(
+            (done.code, std::fs::read(&keep).expect("the file")),
+            (USAGE, b"mine".to_vec()),
+            "{words:?} {done:#?}"
+        );
+        assert!(done.stderr.contains("keep.png is there already") && done.stderr.contains("--force"), "{done:#?}");
+    }
+    assert!(gateway.records().is_empty(), "nothing was asked for");
+    assert_eq!(generate(&gateway, &["-o", "keep.png", "--force"]).good(), "keep.png\n");
+    assert!(std::fs::read(&keep).expect("the file").starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn several_images_are_several_files_and_a_second_run_leaves_them_alone() {
+    let gateway = Gateway::simulated();
+    let words = ["--size", "1024x640", "--quality", "low", "--format", "jpeg", "-n", "3"];
+    assert_eq!(generate(&gateway, &[&words[..], &["-o", "b.jpg"]].concat()).good(), "b-1.jpg\nb-2.jpg\nb-3.jpg\n");
+    assert_eq!(generate(&gateway, &[&words[..], &["-o", "b.jpg"]].concat()).code, USAGE);
+    assert_eq!(generate(&gateway, &words).good(), "a-boat.jpg\na-boat-2.jpg\na-boat-3.jpg\n");
+    assert_eq!(generate(&gateway, &words).good(), "a-boat-4.jpg\na-boat-5.jpg\na-boat-6.jpg\n");
+}
+
+#[test]
+fn images_that_did_not_come_are_told_and_the_others_are_kept() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses()]);
+    upstream.in_turn("sk-upstream-only", &["", "status=400 body=policy", ""]);
+    let done = generate(&gateway, &["-n", "3", "--json", "-o", "boat.png"]);
+    assert_eq!(done.code, INCOMPLETE, "{done:#?}");
+    assert!(done.stderr.contains("1 of 3 images did not come"), "{done:#?}");
+    let report: serde_json::Value = serde_json::from_str(&done.stdout).expect("JSON");
+    assert_eq!((&report["missing"], &report["files"]), (&json!(1), &json!(["boat-1.png", "boat-2.png"])), "{report}");
+    assert!(report["delivered"].as_str().is_some_and(|delivered| delivered.ends_with(" png")), "{report}");
+    assert!(["boat-1.png", "boat-2.png"].iter().all(|name| gateway.home().join(name).is_file()));
+}
+
+#[test]
+fn a_key_goes_only_to_the_address_of_its_own_pair() {
+    let upstream = FakeUpstream::start();
+    let home = TempDir::new().expect("a directory");
+    let (ours, theirs) = ("sk-upstream-of-imagate", "sk-upstream-of-openai");
+    let address = upstream.base_url();
+    let run = |variables: &[(&str, &str)], words: &[&str]| {
+        let program = Program::new(home.path()).args(["generate", "a boat"]).args(words);
+        variables.iter().fold(program, |program, (name, value)| program.env(name, value)).run()
+    };
+    // A lone key of ours would go to the gateway on this machine, which may be there while this test runs.
+    let cases: [Case<'_>; 4] = [
+        (
+            &[("OPENAI_API_KEY", theirs), ("IMAGATE_BASE_URL", &address)],
+            &[],
+            "OPENAI_API_KEY goes only to OPENAI_BASE_URL",
+        ),
+        (&[("OPENAI_API_KEY", theirs)], &[], "OPENAI_BASE_URL is not"),
+        (&[("OPENAI_API_KEY", theirs)], &["--base-url", &address], "OPENAI_API_KEY goes only to OPENAI_BASE_URL"),
+        (
+            &[("IMAGATE_API_KEY", ours), ("IMAGATE_BASE_URL", "https://ours.invalid/v1")],
+            &["--base-url", &address],
+            "IMAGATE_API_KEY belongs to IMAGATE_BASE_URL",
+        ),
+    ];
+    for (variables, words, expected) in cases {
+        let done = run(variables, words);
+        assert_eq!(done.code, USAGE, "{variables:?} {words:?}: {done:#?}");
+        assert!(done.stderr.contains(expected) && !done.stderr.contains("sk-upstream"), "{done:#?}");
+    }
+    assert_eq!(upstream.attempts(), 0, "{:?}", upstream.ledger());
+    run(&[("OPENAI_API_KEY", theirs), ("OPENAI_BASE_URL", &address)], &["-o", "whole-pair.png"]).good();
+}
+
+#[test]
+fn a_key_goes_over_plain_http_only_to_this_machine_or_where_that_is_allowed() {
+    let home = TempDir::new().expect("a directory");
+    let run = |words: &[&str]| {
+        let program = Program::new(home.path()).env("IMAGATE_API_KEY", "sk-img-canary");
+        program.args(["generate", "a boat", "--base-url", "http://gateway.invalid/v1"]).args(words).run()
+    };
+    let done = run(&[]);
+    assert_eq!(done.code, USAGE, "{done:#?}");
+    assert!(done.stderr.contains("use https") && !done.stderr.contains("canary"), "{done:#?}");
+    assert_eq!(run(&["--allow-http"]).code, FAILED, "nobody has this name");
+}
+
+#[test]
+fn a_proxy_does_not_read_the_key_for_this_machine() {
+    let (gateway, proxy) = (Gateway::simulated(), FakeUpstream::start());
+    let nowhere = Shut::new();
+    for address in [proxy.base_url(), nowhere.base_url()] {
+        let address = address.trim_end_matches("/v1");
+        let program = Program::new(gateway.home()).env("http_proxy", address).env("HTTP_PROXY", address);
+        let program = program.env("IMAGATE_BASE_URL", gateway.base_url()).env("IMAGATE_API_KEY", gateway.secret());
+        program.args(["generate", "a boat"]).run().good();
+    }
+    assert_eq!(proxy.accepted(), 0);
+}

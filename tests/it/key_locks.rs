@@ -1,0 +1,173 @@
+//! What a member cannot undo: the decisions of admins about keys, leaving a group, and the number of keys.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, eventually};
+
+const TOKEN: &str = "admin-token-canary-0123456789abcdef";
+const KEYS: &str = "/admin/v1/keys";
+const USERS: &str = "/admin/v1/users";
+
+/// A gateway with a member.
+struct House {
+    gateway: Gateway,
+    member: String,
+    _upstream: FakeUpstream,
+}
+
+impl House {
+    fn open(settings: &str) -> Self {
+        let upstream = FakeUpstream::start();
+        let settings = format!("admin_token = {{ env = \"IT_ADMIN\" }}\n{settings}");
+        let gateway = Gateway::with_secrets(&settings, &[Account::at("only", &upstream)], &[("IT_ADMIN", TOKEN)]);
+        let mut house = Self { gateway, member: String::new(), _upstream: upstream };
+        house.admin(Call::post(USERS).json(&json!({"name": "eve"}))).good();
+        let token = house.admin(Call::post("/admin/v1/tokens").json(&json!({"name": "test", "user": "eve"}))).good();
+        house.member = text(&token, "/secret");
+        house
+    }
+
+    fn admin(&self, call: Call) -> Answer {
+        call.key(TOKEN).send(self.gateway.address())
+    }
+
+    fn eve(&self, call: Call) -> Answer {
+        call.key(&self.member).send(self.gateway.address())
+    }
+
+    /// A key of eve's, by its path and its secret.
+    fn key(&self, name: &str) -> (String, String) {
+        let made = self.eve(Call::post(KEYS).json(&json!({"name": name}))).good();
+        (format!("{KEYS}/{}", text(&made, "/key/id")), text(&made, "/secret"))
+    }
+
+    /// Waits until a request with this key gets this status: a change takes effect within a second.
+    #[track_caller]
+    fn wait_for(&self, secret: &str, status: u16) {
+        eventually(&format!("a request with the key gets {status}"), || {
+            (Call::get("/v1/models").key(secret).send(self.gateway.address()).status == status).then_some(())
+        });
+    }
+}
+
+#[track_caller]
+fn text(value: &Value, at: &str) -> String {
+    value.pointer(at).and_then(Value::as_str).unwrap_or_else(|| panic!("{at} in {value}")).to_owned()
+}
+
+#[track_caller]
+fn denied(answer: &Answer, says: &str) {
+    let error = answer.error(403);
+    assert_eq!(error["code"], "permission_denied");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains(says)), "{error}");
+}
+
+#[test]
+fn a_member_does_not_enable_what_an_admin_has_disabled() {
+    let house = House::open("");
+    let (path, secret) = house.key("leaked");
+    let seen = house.admin(Call::patch(&path).json(&json!({"enabled": false}))).good();
+    assert_eq!((&seen["state"], &seen["locked"]), (&json!("disabled"), &json!("admin")));
+    for change in [json!({"enabled": true}), json!({"enabled": true, "never_expires": true, "name": "mine"})] {
+        denied(&house.eve(Call::patch(&path).json(&change)), "An admin has disabled this key");
+    }
+    denied(&house.eve(Call::post(&format!("{path}/rotate")).json(&json!({}))), "only an admin can enable or rotate");
+    house.wait_for(&secret, 401);
+    // It may be called otherwise, and be deleted: nobody gains anything by that.
+    assert_eq!(house.eve(Call::patch(&path).json(&json!({"name": "old"}))).good()["locked"], "admin");
+    let enabled = house.admin(Call::patch(&path).json(&json!({"enabled": true}))).good();
+    assert_eq!((&enabled["state"], &enabled["locked"]), (&json!("active"), &Value::Null));
+    house.wait_for(&secret, 200);
+    // What eve disables, eve enables.
+    house.eve(Call::patch(&path).json(&json!({"enabled": false}))).good();
+    house.eve(Call::patch(&path).json(&json!({"enabled": true}))).good();
+    house.admin(Call::patch(&path).json(&json!({"enabled": false}))).good();
+    house.eve(Call::delete(&path)).good();
+}
+
+#[test]
+fn a_command_locks_a_key_as_an_admin_does() {
+    let house = House::open("");
+    let (path, secret) = house.key("leaked");
+    let id = path.rsplit('/').next().expect("an id").to_owned();
+    house.gateway.manage(&["key", "disable", &id]).good();
+    denied(&house.eve(Call::patch(&path).json(&json!({"enabled": true}))), "An admin has disabled this key");
+    let listed = house.gateway.manage(&["key", "list"]);
+    assert!(listed.good().lines().any(|line| line.contains("leaked") && line.contains("disabled (admin)")));
+    house.gateway.manage(&["key", "enable", &id]).good();
+    let seen = house.eve(Call::get(&path)).good();
+    assert_eq!((&seen["state"], &seen["locked"]), (&json!("active"), &Value::Null));
+    house.wait_for(&secret, 200);
+}
+
+#[test]
+fn a_member_does_not_move_an_end_that_an_admin_has_set() {
+    let house = House::open("");
+    let (path, _) = house.key("short");
+    let end = "2099-01-01T00:00:00Z";
+    let seen = house.admin(Call::patch(&path).json(&json!({"expires_at": end}))).good();
+    assert_eq!((&seen["expires_at"], &seen["latest_end"]), (&json!(end), &json!(end)));
+    for change in [json!({"never_expires": true}), json!({"expires_at": "2099-01-02T00:00:00Z"})] {
+        let answer = house.eve(Call::patch(&path).json(&change));
+        denied(&answer, "An admin has set the end of this key: it cannot be later than 2099-01-01T00:00:00.000Z");
+        assert_eq!(answer.error(403)["param"], "expires_at");
+    }
+    house.eve(Call::patch(&path).json(&json!({"expires_at": "2098-01-01T00:00:00Z"}))).good();
+    house.eve(Call::patch(&path).json(&json!({"expires_at": end}))).good();
+    house.admin(Call::patch(&path).json(&json!({"never_expires": true}))).good();
+    house.eve(Call::patch(&path).json(&json!({"expires_at": "2099-01-02T00:00:00Z"}))).good();
+    // Also where the end came with the key.
+    let body = json!({"name": "given", "user": "eve", "expires_at": end});
+    let given = house.admin(Call::post(KEYS).json(&body)).good();
+    let given = format!("{KEYS}/{}", text(&given, "/key/id"));
+    denied(&house.eve(Call::patch(&given).json(&json!({"never_expires": true}))), "An admin has set the end");
+}
+
+#[test]
+fn a_member_has_only_so_many_keys() {
+    let house = House::open("max_keys_per_member = 3");
+    let keys: Vec<_> = ["a", "b", "c"].iter().map(|name| house.key(name)).collect();
+    let new = json!({"name": "d"});
+    let error = house.eve(Call::post(KEYS).json(&new)).error(409);
+    assert_eq!(error["code"], "key_limit_reached");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("3 keys")), "{error}");
+    // An admin and a command can still make one for her.
+    house.admin(Call::post(KEYS).json(&json!({"name": "d", "user": "eve"}))).good();
+    house.gateway.manage(&["key", "create", "--name", "e", "--user", "eve"]).good();
+    assert_eq!(house.eve(Call::post(KEYS).json(&new)).status, 409);
+    for (path, _) in &keys {
+        house.eve(Call::delete(path)).good();
+    }
+    house.eve(Call::post(KEYS).json(&new)).good();
+    assert_eq!(house.eve(Call::post(KEYS).json(&new)).status, 409);
+}
+
+#[test]
+fn leaving_a_group_stops_its_keys_and_coming_back_does_not_enable_them() {
+    let house = House::open("[[groups]]\nname = \"studio\"");
+    house.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).good();
+    let (path, secret) = house.key("stays");
+    let in_studio = house.eve(Call::post(KEYS).json(&json!({"name": "goes", "group": "studio"}))).good();
+    house.wait_for(&text(&in_studio, "/secret"), 200);
+    house.wait_for(&secret, 200);
+
+    let left = house.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default"]}))).good();
+    let stopped = left["stopped_keys"].as_array().expect("keys");
+    assert_eq!(stopped.len(), 1, "{left}");
+    assert_eq!((&stopped[0]["name"], &stopped[0]["locked"]), (&json!("goes"), &json!("left_group")));
+    house.wait_for(&text(&in_studio, "/secret"), 401);
+    house.wait_for(&secret, 200);
+
+    let gone = format!("{KEYS}/{}", text(&in_studio, "/key/id"));
+    let back = house.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).good();
+    assert_eq!(back["stopped_keys"], Value::Null);
+    denied(&house.eve(Call::patch(&gone).json(&json!({"enabled": true}))), "when its user left its group");
+    house.wait_for(&text(&in_studio, "/secret"), 401);
+    house.admin(Call::patch(&gone).json(&json!({"enabled": true}))).good();
+    house.wait_for(&text(&in_studio, "/secret"), 200);
+
+    // By command, which says which ones stopped.
+    let done = house.gateway.manage(&["user", "groups", "eve", "--group", "studio"]);
+    assert!(done.good().contains("eve is in studio") && done.stderr.contains("(stays) in group default"), "{done:?}");
+    assert_eq!(house.eve(Call::get(&path)).good()["locked"], "left_group");
+}

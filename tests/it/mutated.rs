@@ -1,0 +1,161 @@
+//! Requests as no client sends them: a seeded driver that changes heads, framing, JSON, forms and options, and sends
+//! them over several kept connections.
+//!
+//! The process lives and never panics, nothing that a caller sends makes an answer of 5xx, every request is answered or
+//! its connection closed in time, a refusal reaches no upstream, and every error has its shape. A short run is part of
+//! the tests; `IMAGATE_ABUSE_COUNT=1000000 IMAGATE_ABUSE_SEED=1` makes it the long one.
+
+mod link;
+mod make;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+
+use crate::kit::{FakeUpstream, Gateway, Random, setting};
+use link::Link;
+use make::Request;
+
+/// Connections at once.
+const LINKS: u64 = 8;
+/// A run ends early when it has seen so many faults.
+const FAULTS_MAX: usize = 20;
+
+/// What came of the requests of one kind.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    sent: u64,
+    good: u64,
+    refused: u64,
+    /// Refused by the HTTP library, before there was a request.
+    unread: u64,
+    closed: u64,
+}
+
+/// What all connections have seen.
+#[derive(Default)]
+struct Table {
+    rows: BTreeMap<&'static str, Row>,
+    /// Images that went to callers.
+    images: u64,
+    /// The requests that were refused.
+    refused: BTreeSet<String>,
+    faults: Vec<String>,
+}
+
+/// What the connections share.
+struct Run {
+    address: SocketAddr,
+    secret: String,
+    count: u64,
+    seed: u64,
+    next: AtomicU64,
+    table: Mutex<Table>,
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    let given = setting(name).map(|text| text.into_string().expect("a number").parse().expect("a number"));
+    given.unwrap_or(default)
+}
+
+/// Sends so many requests, and panics with whatever went wrong.
+fn run(count: u64, seed: u64) {
+    let upstream = FakeUpstream::digesting();
+    let mut gateway = Gateway::before(&upstream).with_quiet_log();
+    let run = Run {
+        address: gateway.address(),
+        secret: gateway.secret().to_owned(),
+        count,
+        seed,
+        next: AtomicU64::new(0),
+        table: Mutex::default(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..LINKS {
+            scope.spawn(|| run.send());
+        }
+    });
+    let table = run.table.into_inner().expect("a table");
+    table.print(count, seed);
+    assert!(gateway.server().is_running(), "the gateway has ended");
+    assert!(!gateway.said().contains("panicked"), "{}", gateway.said());
+    assert!(table.faults.is_empty(), "{} faults:\n{}", table.faults.len(), table.faults.join("\n"));
+    table.assert_refused_cost_nothing(&gateway, upstream.attempts());
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Sends over one connection whatever request is next, until all are sent or too much went wrong.
+    fn send(&self) {
+        let mut link = Link::new(self.address);
+        let mut indices = std::iter::repeat_with(|| self.next.fetch_add(1, Ordering::Relaxed));
+        while let Some(index) = indices.next().filter(|index| *index < self.count)
+            && self.table.lock().expect("a table").faults.len() <= FAULTS_MAX
+        {
+            // A request follows from the seed and its number alone, so that it can be had again.
+            let mut random = Random::seeded(self.seed.wrapping_mul(0x9e37) ^ index);
+            let request = Request::make(&mut random, &self.secret);
+            let outcome = link.send(&request);
+            self.table.lock().expect("a table").note(index, &request, outcome);
+        }
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    fn note(&mut self, index: u64, request: &Request, outcome: Result<link::Outcome, String>) {
+        let row = self.rows.entry(request.kind).or_default();
+        row.sent += 1;
+        match outcome {
+            Ok(link::Outcome::Closed) => row.closed += 1,
+            Ok(link::Outcome::Unread) => row.unread += 1,
+            Ok(link::Outcome::Refused { id }) => {
+                row.refused += 1;
+                self.refused.extend(id);
+            }
+            Ok(link::Outcome::Good { image }) => {
+                row.good += 1;
+                self.images += u64::from(image);
+            }
+            Err(fault) => {
+                let bytes = String::from_utf8_lossy(&request.bytes);
+                let start: String = bytes.chars().take(1500).collect();
+                self.faults.push(format!("request {index} ({}): {fault}\n{start:?}", request.kind));
+            }
+        }
+    }
+
+    /// Every call upstream has its record, and no record is of a request that was refused.
+    fn assert_refused_cost_nothing(&self, gateway: &Gateway, attempts: usize) {
+        let records = gateway.settled(attempts);
+        assert_eq!(records.len(), attempts, "records, and calls upstream");
+        assert!(
+            attempts as u64 >= self.images && !self.refused.is_empty(),
+            "{attempts} calls for {} images",
+            self.images
+        );
+        let id = |record: &Value| record["request_id"].as_str().expect("an id").to_owned();
+        let paid: Vec<String> = records.iter().map(id).filter(|id| self.refused.contains(id)).collect();
+        assert!(paid.is_empty(), "refused, and paid for: {paid:?}");
+    }
+
+    fn print(&self, count: u64, seed: u64) {
+        println!("{count} requests, seed {seed}, {LINKS} connections");
+        println!("{:<24} {:>9} {:>9} {:>9} {:>9} {:>9}", "kind", "sent", "2xx", "4xx", "unread", "closed");
+        for (kind, row) in &self.rows {
+            let Row { sent, good, refused, unread, closed } = row;
+            println!("{kind:<24} {sent:>9} {good:>9} {refused:>9} {unread:>9} {closed:>9}");
+        }
+        println!("{} images, {} faults", self.images, self.faults.len());
+    }
+}
+
+#[test]
+fn mutated_requests_are_refused_or_served_and_break_nothing() {
+    run(number("IMAGATE_ABUSE_COUNT", 3_000), number("IMAGATE_ABUSE_SEED", 1));
+}

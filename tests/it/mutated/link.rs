@@ -1,0 +1,192 @@
+//! One connection that is kept as long as it may be, and what comes back on it.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::make::Request;
+
+/// A request is answered, or its connection closed, by then.
+const BOUND: Duration = Duration::from_secs(45);
+
+/// What came of a request that did no harm.
+pub(super) enum Outcome {
+    /// The connection was closed without an answer.
+    Closed,
+    /// The HTTP library could not read it as a request, and said so with an empty answer.
+    Unread,
+    /// An error in its shape, of the request with this id.
+    Refused { id: Option<String> },
+    /// An answer below 400.
+    Good {
+        /// Of an image operation.
+        image: bool,
+    },
+}
+
+pub(super) struct Link {
+    address: SocketAddr,
+    open: Option<BufReader<TcpStream>>,
+}
+
+/// An answer as it came.
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    /// The connection ended before the last chunk.
+    cut: bool,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self { address, open: None }
+    }
+
+    /// Sends a request and reads its answer; the fault where there is one.
+    pub(super) fn send(&mut self, request: &Request) -> Result<Outcome, String> {
+        let mut reader = match self.open.take() {
+            Some(open) => open,
+            None => self.connect().map_err(|error| format!("no connection: {error}"))?,
+        };
+        let answer = exchange(&mut reader, request).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {BOUND:?}"),
+            _ => format!("an answer that cannot be read: {error}"),
+        })?;
+        let Some(answer) = answer else { return Ok(Outcome::Closed) };
+        let outcome = answer.judge(request)?;
+        let closes = answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        if !request.last && !closes && !matches!(outcome, Outcome::Unread) {
+            self.open = Some(reader);
+        }
+        Ok(outcome)
+    }
+
+    fn connect(&self) -> std::io::Result<BufReader<TcpStream>> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(BOUND))?;
+        stream.set_write_timeout(Some(BOUND))?;
+        stream.set_nodelay(true)?;
+        Ok(BufReader::new(stream))
+    }
+}
+
+/// Nothing where the connection ends without an answer.
+fn exchange(reader: &mut BufReader<TcpStream>, request: &Request) -> std::io::Result<Option<Answer>> {
+    // Whoever is refused early may find the connection closed while writing; the answer is there all the same.
+    let written = reader.get_mut().write_all(&request.bytes);
+    if request.last && written.is_ok() {
+        drop(reader.get_mut().shutdown(Shutdown::Write));
+    }
+    loop {
+        let answer = match read(reader, request.is_head) {
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+                return Ok(None);
+            }
+            answer => answer?,
+        };
+        match answer {
+            Some(answer) if answer.status == 100 => {}
+            answer => return Ok(answer),
+        }
+    }
+}
+
+fn read(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Result<Option<Answer>> {
+    let Some(first) = line(reader)? else { return Ok(None) };
+    let status = first.split(' ').nth(1).and_then(|text| text.parse().ok());
+    let Some(status) = status else { return Err(std::io::Error::other(format!("a first line {first:?}"))) };
+    let mut answer = Answer { status, headers: Vec::new(), body: Vec::new(), cut: false };
+    while let Some(text) = line(reader)?.filter(|text| !text.is_empty()) {
+        let (name, value) = text.split_once(':').ok_or_else(|| std::io::Error::other("a header without a colon"))?;
+        answer.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    if is_head || status == 100 || status == 204 || status == 304 {
+        return Ok(Some(answer));
+    }
+    let length = answer.header("content-length").and_then(|text| text.parse().ok());
+    if let Some(length) = length {
+        answer.body.resize(length, 0);
+        reader.read_exact(&mut answer.body)?;
+    } else if answer.header("transfer-encoding").is_some() {
+        (answer.body, answer.cut) = chunks(reader)?;
+    } else {
+        reader.read_to_end(&mut answer.body)?;
+    }
+    Ok(Some(answer))
+}
+
+/// What came in chunks, and whether the last one is missing.
+fn chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<(Vec<u8>, bool)> {
+    let mut body = Vec::new();
+    loop {
+        let Some(text) = line(reader)? else { return Ok((body, true)) };
+        let length = usize::from_str_radix(&text, 16).map_err(std::io::Error::other)?;
+        let start = body.len();
+        body.resize(start + length, 0);
+        reader.read_exact(&mut body[start..])?;
+        line(reader)?;
+        if length == 0 {
+            return Ok((body, false));
+        }
+    }
+}
+
+fn line(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<String>> {
+    let mut text = String::new();
+    Ok((reader.read_line(&mut text)? > 0).then(|| text.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+// === impl Answer ===
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn judge(&self, request: &Request) -> Result<Outcome, String> {
+        if request.both_lengths && self.status < 400 && self.header("connection") != Some("close") {
+            return Err(format!("two lengths: {} on a connection that stays open", self.status));
+        }
+        // Behind a request whose own chunks are wrong the connection ends, and with it the answer to it.
+        if self.cut && !request.last {
+            return Err(format!("{}: the answer is cut", self.status));
+        }
+        match self.status {
+            ..=399 => Ok(Outcome::Good { image: self.status == 200 && request.is_image }),
+            400 | 414 | 431 if self.body.is_empty() && self.header("content-type").is_none() => Ok(Outcome::Unread),
+            400..=499 if request.is_head => Ok(self.refused()),
+            400..=499 => self.has_shape().map(|()| self.refused()),
+            _ => Err(format!("{}: {}", self.status, String::from_utf8_lossy(&self.body))),
+        }
+    }
+
+    fn refused(&self) -> Outcome {
+        Outcome::Refused { id: self.header("x-request-id").map(str::to_owned) }
+    }
+
+    /// An error of the contract.
+    fn has_shape(&self) -> Result<(), String> {
+        let shown = || format!("{}: {}", self.status, String::from_utf8_lossy(&self.body));
+        if !matches!(self.header("x-should-retry"), Some("true" | "false")) {
+            return Err(format!("no x-should-retry: {}", shown()));
+        }
+        // A path of the pages is refused by a page.
+        if self.header("content-type").is_some_and(|kind| kind.starts_with("text/html")) {
+            return Ok(());
+        }
+        let body: Value = serde_json::from_slice(&self.body).map_err(|error| format!("{error}: {}", shown()))?;
+        // Where no route takes a request the router answers, in its own shape.
+        if matches!(self.status, 404 | 405) && body["error_code"].is_string() && body["message"].is_string() {
+            return Ok(());
+        }
+        let error = &body["error"];
+        let whole = error["message"].is_string() && error["type"].is_string() && error["code"].is_string();
+        let param = error.get("param").is_some_and(|param| param.is_string() || param.is_null());
+        if whole && param { Ok(()) } else { Err(format!("not the shape of an error: {}", shown())) }
+    }
+}

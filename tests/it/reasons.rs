@@ -1,0 +1,130 @@
+//! What stands in a record when a job fails or its process is killed, and which accounts have been set aside.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, FakeUpstream, Gateway, eventually, pause};
+
+const FIRST: &str = "sk-upstream-first";
+
+fn two(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with("", &[Account::at("first", upstream), Account::at("second", upstream).spare()])
+}
+
+#[test]
+fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
+    let upstream = FakeUpstream::start();
+    upstream.always(FIRST, "status=429 retry-after=60");
+    upstream.always("sk-upstream-second", "gate=never");
+    let mut gateway = two(&upstream);
+    std::thread::scope(|scope| {
+        // Nobody answers it: the process dies first.
+        let call = gateway.call(json!({}));
+        let address = gateway.address();
+        scope.spawn(move || drop(call.try_send(address)));
+        upstream.wait_until("the second account is asked", |ledger| ledger.len() == 2);
+        gateway.kill();
+    });
+    gateway.start();
+    let records = gateway.settled(1);
+    let record = &records[0];
+    assert_eq!((&record["state"], &record["account"]), (&json!("interrupted"), &json!("second")), "{record}");
+    let attempts = record["attempts"].as_array().expect("attempts");
+    let told: Vec<_> = attempts.iter().map(|attempt| (&attempt["account"], &attempt["class"])).collect();
+    assert_eq!(told, [(&json!("first"), &json!("N")), (&json!("second"), &json!("X"))], "{record}");
+    let id = attempts[0]["upstream_request_id"].as_str().unwrap_or_default();
+    assert!(id.starts_with("req_upstream_"), "{record}");
+    upstream.open_gate("never");
+}
+
+#[test]
+fn the_id_that_the_upstream_gives_a_call_stands_in_its_attempt() {
+    let upstream = FakeUpstream::start();
+    let gateway = two(&upstream);
+    gateway.generate(json!({})).good();
+    let attempt = gateway.settled(1)[0]["attempts"][0].clone();
+    assert!(attempt["upstream_request_id"].as_str().is_some_and(|id| id.starts_with("req_upstream_")), "{attempt}");
+}
+
+#[test]
+fn a_failure_keeps_its_reason() {
+    for (script, reason, detail) in [
+        ("status=500", "upstream_failed", Some("upstream-canary: internal trouble")),
+        ("status=401", "credentials", Some("upstream-canary: internal trouble")),
+        ("status=402", "quota", Some("upstream-canary: internal trouble")),
+        ("status=429", "throttled", Some("upstream-canary: internal trouble")),
+        ("status=429 body=usage-limit resets-in=60", "quota", Some("upstream-canary: limit")),
+        ("status=400 body=policy", "content_refused", None),
+        ("status=400 body=parameter", "upstream_rejected", Some("Invalid value: 'low'.")),
+        ("status=403 body=html", "upstream_rejected", None),
+        ("status=404", "missing", Some("upstream-canary: internal trouble")),
+        ("status=504 body=html", "timeout", None),
+        ("hang-up", "network", None),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = Gateway::before(&upstream);
+        assert!(gateway.scripted(script).status >= 400, "{script}");
+        let record = &gateway.settled(1)[0];
+        assert_eq!((&record["error_reason"], &record["error_detail"]), (&json!(reason), &json!(detail)), "{script}");
+    }
+}
+
+#[test]
+fn a_filter_and_a_dead_network_are_told_apart_from_the_upstream() {
+    let upstream = FakeUpstream::start();
+    let top = "[[groups]]\nname = \"default\"\n[groups.filter]\nwords = [\"zeppelin\"]\n";
+    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    assert_eq!(gateway.generate(json!({"prompt": "a zeppelin"})).status, 502);
+    let record = &gateway.settled(1)[0];
+    assert_eq!((&record["state"], &record["error_reason"]), (&json!("refused"), &json!("filter")), "{record}");
+    assert_eq!((upstream.accepted(), &record["error_detail"]), (0, &Value::Null));
+
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
+    let gateway = Gateway::with("", &[Account::with_base_url("lonely", format!("http://{closed}/v1"))]);
+    assert_eq!(gateway.generate(json!({})).status, 502);
+    assert_eq!(gateway.settled(1)[0]["error_reason"], "network");
+}
+
+#[test]
+fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() {
+    let upstream = FakeUpstream::start();
+    upstream.always(FIRST, "status=500");
+    let mut gateway = two(&upstream);
+    for _ in 0..3 {
+        gateway.generate(json!({})).good();
+    }
+    let account = eventually("the account says that it was set aside", || {
+        let account = gateway.account("first");
+        (account["state"] == "failing").then_some(account)
+    });
+    assert_eq!(account["cooling_cause"], "3 calls in a row have failed", "{account}");
+    assert!(account["cooling_until"].is_string(), "{account}");
+    assert!(gateway.manage(&["account", "list"]).good().contains("failing until"));
+    assert_eq!(gateway.account("second")["state"], "enabled");
+    // A process that is gone takes nothing back.
+    gateway.kill();
+    eventually("what a killed process has said is over", || {
+        pause(std::time::Duration::from_millis(200));
+        (gateway.account("first")["state"] == "enabled").then_some(())
+    });
+    gateway.start();
+}
+
+#[test]
+fn an_account_that_is_well_again_says_so() {
+    let upstream = FakeUpstream::start();
+    upstream.always(FIRST, "status=500");
+    let gateway = two(&upstream);
+    for _ in 0..3 {
+        gateway.generate(json!({})).good();
+    }
+    let state = || gateway.account("first")["state"].clone();
+    eventually("the account says that it was set aside", || (state() == "failing").then_some(()));
+    upstream.always(FIRST, "");
+    eventually("it serves again", || {
+        gateway.generate(json!({})).good();
+        pause(std::time::Duration::from_millis(200));
+        (state() == "enabled").then_some(())
+    });
+}

@@ -1,0 +1,170 @@
+//! SIGHUP and `imagate config reload`: the configuration is read again, and no request notices.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use crate::kit::{Account, Call, FakeUpstream, Gateway, PATIENCE, eventually};
+
+/// Replaces a part of the configuration file.
+#[track_caller]
+fn edit(gateway: &Gateway, from: &str, to: &str) {
+    let text = std::fs::read_to_string(gateway.config()).expect("a configuration");
+    assert!(text.contains(from), "{from} is not in the file:\n{text}");
+    std::fs::write(gateway.config(), text.replacen(from, to, 1)).expect("a configuration");
+}
+
+fn append(gateway: &Gateway, text: &str) {
+    let before = std::fs::read_to_string(gateway.config()).expect("a configuration");
+    std::fs::write(gateway.config(), format!("{before}\n{text}")).expect("a configuration");
+}
+
+/// Asks by the command, which says what has changed.
+#[track_caller]
+fn reload(gateway: &Gateway) -> String {
+    gateway.manage(&["config", "reload"]).good().to_owned()
+}
+
+/// The table of an account that draws here.
+fn drawing(name: &str, groups: &str) -> String {
+    format!("[[accounts]]\nname = \"{name}\"\nkind = \"simulator\"\ngroups = {groups}\n")
+}
+
+#[test]
+fn a_job_in_flight_goes_on_under_a_new_configuration() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let address = gateway.address();
+    let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
+    let caller = std::thread::spawn(move || call.try_send(address));
+    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    edit(&gateway, "concurrency = 64", "concurrency = 1");
+    gateway.server().signal("HUP");
+    eventually("it says what has changed", || gateway.said().contains("accounts changed: only").then_some(()));
+    upstream.open_gate("end");
+    caller.join().expect("a caller").expect("an answer").good();
+    assert_eq!(gateway.settled(1)[0]["state"], "succeeded");
+    gateway.generate(json!({})).good();
+}
+
+#[test]
+fn an_account_that_leaves_the_file_finishes_its_calls_and_gets_no_more() {
+    let (one, other) = (FakeUpstream::start(), FakeUpstream::start());
+    let mut gateway = Gateway::with("", &[Account::at("one", &one)]);
+    let address = gateway.address();
+    let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
+    let caller = std::thread::spawn(move || call.try_send(address));
+    one.wait_until("the job runs", |ledger| ledger.len() == 1);
+    let text = std::fs::read_to_string(gateway.config()).expect("a configuration");
+    let base = format!("http://{}/v1", other.address());
+    let text = text.replace("name = \"one\"", "name = \"two\"").replace(&one.base_url(), &base);
+    std::fs::write(gateway.config(), text).expect("a configuration");
+    let said = reload(&gateway);
+    assert!(said.contains("accounts added: two") && said.contains("accounts removed: one"), "{said}");
+    gateway.generate(json!({})).good();
+    assert_eq!((one.attempts(), other.attempts()), (1, 1));
+    one.open_gate("end");
+    caller.join().expect("a caller").expect("an answer").good();
+    let records = gateway.settled(2);
+    assert!(records.iter().all(|record| record["state"] == "succeeded"), "{records:#?}");
+    gateway.terminate();
+    assert!(gateway.server().wait(PATIENCE).success());
+}
+
+#[test]
+fn groups_models_and_limits_are_taken_over() {
+    let gateway = Gateway::with("text_models = [\"gpt-old\"]", &[]);
+    append(&gateway, &format!("{}\n[[groups]]\nname = \"team\"\n", drawing("drawn", "[\"default\", \"team\"]")));
+    edit(&gateway, "gpt-old", "gpt-new");
+    let said = reload(&gateway);
+    for part in ["accounts added: drawn", "groups added: team", "settings changed: text_models"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let listed = Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).text();
+    assert!(listed.contains("gpt-new") && !listed.contains("gpt-old"), "{listed}");
+    // A rule of the group is in force for the next request.
+    append(&gateway, "[groups.filter]\nwords = [\"forbidden\"]\n");
+    assert!(reload(&gateway).contains("groups changed: team"));
+    let made = gateway.manage(&["key", "create", "--name", "t", "--group", "team", "--json"]).json();
+    let secret = made["secret"].as_str().expect("a secret").to_owned();
+    let ask = |prompt: &str| {
+        let body = json!({"model": "gpt-image-2", "prompt": prompt});
+        Call::generation().key(&secret).json(&body).send(gateway.address()).status
+    };
+    eventually("the key is known", || (ask("a cube") == 200).then_some(()));
+    assert_eq!(ask("a forbidden cube"), 502, "the filter refuses it");
+    assert!(reload(&gateway).contains("nothing has changed"));
+}
+
+#[test]
+fn a_file_that_cannot_be_used_changes_nothing_and_says_why() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let good = std::fs::read_to_string(gateway.config()).expect("a configuration");
+    edit(&gateway, "concurrency = 64", "concurrency = 0");
+    append(&gateway, "[[groups]]\nname = \"x y\"\n");
+    gateway.server().signal("HUP");
+    let line = |text: &str| {
+        let at = good.lines().position(|line| line.starts_with(text)).expect("a line") + 1;
+        format!("imagate.toml:{at}:")
+    };
+    eventually("every problem is in the log", || {
+        let said = gateway.said();
+        let all = [line("concurrency"), "`name`".to_owned(), "nothing has changed".to_owned()];
+        all.iter().all(|part| said.contains(part)).then_some(())
+    });
+    gateway.generate(json!({})).good();
+    let refused = gateway.manage(&["config", "reload"]);
+    assert_eq!(refused.code, Some(64), "{refused:?}");
+    assert!(refused.stderr.contains(&line("concurrency")), "{refused:?}");
+}
+
+#[test]
+fn settings_that_need_a_restart_are_named_and_stay() {
+    let mut gateway = Gateway::simulated();
+    let address = gateway.address();
+    edit(&gateway, "metrics_listen = \"127.0.0.1:0\"", "metrics_listen = \"127.0.0.1:1\"\nskills_dir = \"skills\"");
+    let said = reload(&gateway);
+    assert!(said.contains("in force after a restart: metrics_listen, skills_dir"), "{said}");
+    assert_eq!(Call::get("/healthz").send(address).status, 200);
+    assert_eq!(Call::get("/metrics").send(gateway.metrics_address()).status, 200);
+    gateway.terminate();
+    assert!(gateway.server().wait(PATIENCE).success());
+    let nobody = gateway.manage(&["config", "reload"]);
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("no gateway serves from"), "{nobody:?}");
+}
+
+/// One caller, who asks again and again until it is done.
+fn send_until(done: &AtomicBool, call: &Call, address: SocketAddr, count: &AtomicUsize) {
+    while !done.load(Ordering::Relaxed) {
+        let answer = call.clone().try_send(address).expect("an answer");
+        assert!(answer.status == 200 && answer.complete, "{} {}", answer.status, answer.text());
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn no_request_notices_twenty_reloads() {
+    const LANES: usize = 4;
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("", &[Account::at("one", &upstream), Account::at("two", &upstream)]);
+    let address = gateway.address();
+    let (done, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let calls: Vec<_> = (0..LANES).map(|_| gateway.call(json!({"prompt": "a cube"}))).collect();
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> = calls.iter().map(|call| scope.spawn(|| send_until(&done, call, address, &count))).collect();
+        for round in 0..20 {
+            let (from, to) = if round % 2 == 0 { ("= 64", "= 63") } else { ("= 63", "= 64") };
+            edit(&gateway, &format!("large_concurrency {from}"), &format!("large_concurrency {to}"));
+            let before = gateway.said().matches("the configuration was read again").count();
+            gateway.server().signal("HUP");
+            eventually("it was read again", || {
+                (gateway.said().matches("the configuration was read again").count() > before).then_some(())
+            });
+        }
+        done.store(true, Ordering::Relaxed);
+        lanes.into_iter().for_each(|lane| lane.join().expect("a lane without errors"));
+    });
+    assert!(count.load(Ordering::Relaxed) >= 20, "requests ran beside the reloads");
+}

@@ -1,0 +1,167 @@
+//! How the gateway ends: what may finish does, and what cannot is answered.
+
+mod many;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::kit::{Account, Call, FakeUpstream, Gateway, PATIENCE, eventually};
+
+/// A gateway that gives running requests this long.
+fn with_drain(upstream: &FakeUpstream, drain: &str) -> Gateway {
+    Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::at("only", upstream)])
+}
+
+#[test]
+fn a_request_that_cannot_finish_is_answered_and_not_to_be_sent_again() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "500ms");
+    let address = gateway.address();
+    let call = gateway.call(json!({"prompt": "a cube [[gate=never]]"}));
+    let caller = std::thread::spawn(move || call.try_send(address));
+    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    gateway.terminate();
+    let answer = caller.join().expect("a caller").expect("an answer");
+    assert_eq!((answer.status, answer.header("x-should-retry")), (502, Some("false")), "{}", answer.text());
+    let error = &answer.json()["error"];
+    assert_eq!((&error["code"], &error["reason"]), (&json!("upstream_error"), &json!("outcome_unknown")), "{error}");
+    assert!(gateway.server().wait(PATIENCE).success());
+    // Before the next start, which closes whatever was left open.
+    let records = gateway.records();
+    let [record] = records.as_slice() else { panic!("not exactly one record: {records:?}") };
+    assert_eq!((&record["state"], &record["error_code"]), (&json!("interrupted"), &json!("upstream_error")));
+}
+
+#[test]
+fn a_job_whose_caller_has_left_is_recorded_when_it_is_cut_off() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "500ms");
+    let scripts = ["gate=never", "gate-middle=never b64=4000000"];
+    for (at, script) in scripts.iter().enumerate() {
+        let call = gateway.call(json!({"prompt": format!("a cube [[{script}]]")}));
+        let stream = call.dispatch(gateway.address()).expect("a connection");
+        upstream.wait_until("the job runs", |ledger| ledger.len() == at + 1);
+        drop(stream);
+    }
+    gateway.terminate();
+    assert!(gateway.server().wait(PATIENCE).success());
+    let records = gateway.records();
+    let states: Vec<_> = records.iter().map(|record| record["state"].as_str().expect("a state")).collect();
+    assert_eq!(states, ["interrupted", "interrupted"], "{records:#?}");
+}
+
+#[test]
+fn a_stream_that_cannot_finish_ends_with_an_error_event() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "500ms");
+    let address = gateway.address();
+    let with = json!({"prompt": "a cube [[events=p,@never,c]]", "stream": true, "partial_images": 1});
+    let reply = gateway.call(with).open(address).expect("an answer");
+    assert_eq!(reply.status, 200);
+    gateway.terminate();
+    let answer = reply.finish().expect("the end of the answer");
+    assert!(answer.complete && answer.text().contains("event: error"), "{}", answer.text().len());
+    assert!(gateway.server().wait(PATIENCE).success());
+    let records = gateway.records();
+    assert_eq!(records[0]["state"], "interrupted", "{records:#?}");
+}
+
+#[test]
+fn a_second_signal_cuts_off_at_once() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "10m");
+    let address = gateway.address();
+    let call = gateway.call(json!({"prompt": "a cube [[gate=never]]"}));
+    let caller = std::thread::spawn(move || call.try_send(address));
+    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    gateway.terminate();
+    eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
+    gateway.server().signal("TERM");
+    let answer = caller.join().expect("a caller").expect("an answer");
+    assert_eq!((answer.status, answer.header("x-should-retry")), (502, Some("false")), "{}", answer.text());
+    assert!(gateway.server().wait(PATIENCE).success());
+    assert_eq!(gateway.records()[0]["state"], "interrupted");
+}
+
+#[test]
+fn a_load_balancer_sees_that_it_stops_before_the_port_closes() {
+    let upstream = FakeUpstream::start();
+    let mut gateway =
+        Gateway::with("shutdown_delay = \"10m\"\ndrain_timeout = \"1m\"", &[Account::at("only", &upstream)]);
+    let address = gateway.address();
+    assert_eq!(Call::get("/readyz").send(address).status, 200);
+    gateway.terminate();
+    eventually("it is not ready", || (Call::get("/readyz").send(address).status == 503).then_some(()));
+    gateway.generate(json!({})).good();
+    gateway.server().signal("TERM");
+    eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
+    assert!(gateway.server().wait(PATIENCE).success());
+}
+
+#[test]
+fn a_connection_that_is_kept_alive_is_told_that_it_ends() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "1m");
+    let address = gateway.address();
+    let body = json!({"model": "gpt-image-2", "prompt": "a cube [[gate=end]]"}).to_string();
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let head = format!(
+        "POST /v1/images/generations HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        gateway.secret(),
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("a request");
+    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    gateway.terminate();
+    eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
+    upstream.open_gate("end");
+    let mut reader = BufReader::new(stream);
+    let mut told = false;
+    for line in reader.by_ref().lines() {
+        let line = line.expect("a line of the head").to_ascii_lowercase();
+        told |= line == "connection: close";
+        if line.is_empty() {
+            break;
+        }
+    }
+    assert!(told, "the head says that the connection ends");
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).expect("the connection is closed after the answer");
+    assert!(gateway.server().wait(PATIENCE).success());
+}
+
+#[test]
+fn a_hangup_does_not_end_the_process() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "1m");
+    let address = gateway.address();
+    let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
+    let caller = std::thread::spawn(move || call.try_send(address));
+    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    gateway.server().signal("HUP");
+    Call::get("/healthz").send(address);
+    upstream.open_gate("end");
+    caller.join().expect("a caller").expect("an answer").good();
+    assert_eq!(gateway.settled(1)[0]["state"], "succeeded");
+    // While it stops it is no reason to end sooner either.
+    gateway.terminate();
+    assert!(gateway.server().wait(PATIENCE).success());
+}
+
+#[test]
+fn nothing_that_is_idle_keeps_it_from_stopping() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "10m");
+    gateway.generate(json!({})).good();
+    let _idle = TcpStream::connect(gateway.address()).expect("a connection");
+    let begun = Instant::now();
+    gateway.terminate();
+    gateway.server().signal("HUP");
+    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(begun.elapsed() < Duration::from_secs(30), "it waited for a connection without a request");
+}

@@ -1,0 +1,170 @@
+//! Many ends in a row with jobs in flight: nothing is paid twice, and after a graceful end nothing that was paid is lost.
+//!
+//! `IT_STOPS` says how many ends; the small number is for the test run. Each test prints a table.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+
+use serde_json::json;
+
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PATIENCE, eventually, heavy, setting};
+
+/// In flight at each end, with an idempotency key and without one.
+const KEYED: usize = 20;
+const PLAIN: usize = 20;
+const FEW: usize = 3;
+
+/// One job, as its caller knows it.
+#[derive(Clone)]
+struct Job {
+    user: String,
+    keyed: bool,
+    /// The caller hangs up before the end.
+    leaves: bool,
+    gate: String,
+}
+
+/// What became of all jobs.
+#[derive(Default)]
+struct Tally(BTreeMap<String, usize>);
+
+fn stops() -> usize {
+    setting("IT_STOPS").and_then(|count| count.to_str()?.parse().ok()).unwrap_or(FEW)
+}
+
+fn jobs(round: usize) -> Vec<Job> {
+    let job = |at: usize| Job {
+        user: format!("r{round}-j{at}"),
+        keyed: at < KEYED,
+        leaves: at.is_multiple_of(2),
+        gate: format!("g{round}"),
+    };
+    (0..KEYED + PLAIN).map(job).collect()
+}
+
+// === impl Job ===
+
+impl Job {
+    fn call(&self, gateway: &Gateway) -> Call {
+        let Self { user, gate, keyed, .. } = self;
+        let call = gateway.call(json!({"prompt": format!("{user} [[gate={gate}]]"), "user": user}));
+        if *keyed { call.header("idempotency-key", user) } else { call }
+    }
+
+    /// The same request again, as the official clients repeat it by themselves.
+    fn again(&self, gateway: &Gateway) -> Answer {
+        self.call(gateway).header("x-stainless-retry-count", "1").send(gateway.address())
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn add(&mut self, what: &str) {
+        *self.0.entry(what.to_owned()).or_default() += 1;
+    }
+
+    fn of(&self, what: &str) -> usize {
+        self.0.get(what).copied().unwrap_or_default()
+    }
+
+    fn print(&self, title: &str) {
+        println!("{title}");
+        self.0.iter().for_each(|(what, count)| println!("  {count:>6}  {what}"));
+    }
+}
+
+/// Sends all of them, waits until the upstream has them, and hangs up for those who leave. The others wait on.
+fn begin(
+    gateway: &Gateway,
+    upstream: &FakeUpstream,
+    jobs: &[Job],
+) -> Vec<(Job, std::thread::JoinHandle<std::io::Result<Answer>>)> {
+    let before = upstream.attempts();
+    let address = gateway.address();
+    let mut leaving: Vec<TcpStream> = Vec::new();
+    let mut staying = Vec::new();
+    for job in jobs {
+        let call = job.call(gateway);
+        if job.leaves {
+            leaving.push(call.dispatch(address).expect("a connection"));
+        } else {
+            staying.push((job.clone(), std::thread::spawn(move || call.try_send(address))));
+        }
+    }
+    upstream.wait_until("all are running", |ledger| ledger.len() == before + jobs.len());
+    drop(leaving);
+    staying
+}
+
+/// Attempts beyond the first for one job.
+fn second_payments(upstream: &FakeUpstream) -> usize {
+    let mut attempts = BTreeMap::<String, usize>::new();
+    for attempt in upstream.ledger() {
+        *attempts.entry(attempt.user()).or_default() += 1;
+    }
+    attempts.values().map(|count| count - 1).sum()
+}
+
+#[test]
+fn nothing_is_lost_or_paid_twice_over_many_graceful_ends() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("drain_timeout = \"60s\"", &[Account::at("only", &upstream)]);
+    let mut tally = Tally::default();
+    for round in 0..stops() {
+        let jobs = jobs(round);
+        let staying = begin(&gateway, &upstream, &jobs);
+        let address = gateway.address();
+        gateway.terminate();
+        eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
+        upstream.open_gate(&format!("g{round}"));
+        for (_, caller) in staying {
+            let answer = caller.join().expect("a caller");
+            let good = answer.is_ok_and(|answer| answer.status == 200 && answer.complete);
+            tally.add(if good { "waited, and got the image" } else { "waited, and got no image" });
+        }
+        assert!(gateway.server().wait(PATIENCE).success());
+        gateway.start_again();
+        for job in jobs.iter().filter(|job| job.keyed || job.leaves) {
+            let kind = if job.keyed { "keyed" } else { "plain" };
+            let answer = job.again(&gateway);
+            tally.add(&format!("asked again, {kind}: {}", answer.status));
+        }
+    }
+    tally.0.insert("second payments".to_owned(), second_payments(&upstream));
+    tally.print(&format!("{} graceful ends", stops()));
+    let ends = stops();
+    assert_eq!(tally.of("second payments"), 0);
+    assert_eq!(tally.of("waited, and got the image"), ends * (KEYED + PLAIN) / 2);
+    assert_eq!(tally.of("asked again, keyed: 200"), ends * KEYED);
+    assert_eq!(tally.of("asked again, plain: 200"), ends * PLAIN / 2);
+}
+
+#[test]
+fn nothing_is_paid_twice_over_many_kills() {
+    let _turn = heavy();
+    let upstream = FakeUpstream::start();
+    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let mut tally = Tally::default();
+    for round in 0..stops() {
+        let jobs = jobs(round);
+        let staying = begin(&gateway, &upstream, &jobs);
+        gateway.kill();
+        upstream.open_gate(&format!("g{round}"));
+        staying.into_iter().for_each(|(_, caller)| drop(caller.join()));
+        gateway.start();
+        for job in &jobs {
+            let kind = if job.keyed { "keyed" } else { "plain" };
+            let answer = job.again(&gateway);
+            let reason = answer.json()["error"]["reason"].as_str().unwrap_or("-").to_owned();
+            tally.add(&format!("asked again, {kind}: {} {reason}", answer.status));
+        }
+    }
+    tally.0.insert("second payments".to_owned(), second_payments(&upstream));
+    tally.print(&format!("{} kills", stops()));
+    let ends = stops();
+    assert_eq!(tally.of("second payments"), 0);
+    assert_eq!(tally.of("asked again, keyed: 502 outcome_unknown"), ends * KEYED);
+    assert_eq!(tally.of("asked again, plain: 502 outcome_unknown"), ends * PLAIN);
+}
