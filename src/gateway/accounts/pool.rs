@@ -397,7 +397,15 @@ impl Inner {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The number of verdicts on this thread: the work of a place that goes out or comes back.
+    static VERDICTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 fn verdict(members: &[Member], wanted: &Wanted, now: Instant, seed: u64) -> Verdict {
+    #[cfg(test)]
+    VERDICTS.set(VERDICTS.get() + 1);
     let candidates: Vec<Candidate> = members.iter().map(|member| member.candidate(wanted, now)).collect();
     match pick(&candidates, seed) {
         Some(index) if candidates[index].free => Verdict::Take(index),

@@ -3,49 +3,30 @@
 use super::*;
 use crate::gateway::accounts::kinds::Kinds;
 
-/// How long so many places take to go out and come back beside as many who wait for another group.
-async fn beside(waiting: usize) -> (Duration, Arc<Pool>, Line) {
+/// The number of verdicts that a place costs which goes out and comes back beside requests that wait for another group.
+async fn verdicts_for_a_place_beside(waiting: usize) -> usize {
     let mut others = account("b", 1, 1);
     others.groups = vec!["other".to_owned()];
-    let accounts: Vec<_> = (0..4).map(|number| account(&format!("a{number}"), 1, 1)).chain([others]).collect();
-    let pool = pool(&accounts);
+    let pool = pool(&[account("a", 1, 1), others]);
     let other = || Wanted { group: "other".to_owned(), ..standard() };
     let held = take(&pool, "x", other()).await.unwrap();
     let line = Line::default();
     for number in 0..waiting {
         line.join(&pool, &format!("{}", number % 8), other()).await;
     }
-    let begun = std::time::Instant::now();
-    for _ in 0..200 {
-        drop(take(&pool, "y", standard()).await.unwrap());
-    }
-    let took = begun.elapsed();
-    let begun = std::time::Instant::now();
-    for _ in 0..20 {
-        look_at_everybody(&mut pool.lock());
-    }
-    println!("{waiting} wait for another group: {:?} to look at each of them", begun.elapsed() / 20);
+    let before = VERDICTS.get();
+    drop(take(&pool, "y", standard()).await.unwrap());
+    let verdicts = VERDICTS.get() - before;
     pool.stop();
     drop(held);
-    (took, pool, line)
+    verdicts
 }
 
-/// What each place that came back did before requests were counted by kind.
-fn look_at_everybody(inner: &mut Inner) {
-    let Inner { members, queue, .. } = inner;
-    let now = Instant::now();
-    let served = queue.take(|waiter| matches!(verdict(members, &waiter.wanted, now, 0), Verdict::Take(_)));
-    assert!(served.is_none());
-}
-
-/// `cargo test --lib -- --ignored --nocapture thousands_who_wait`.
 #[tokio::test]
-#[ignore = "a measurement"]
-async fn thousands_who_wait_for_another_group_cost_the_others_little() {
-    for waiting in [0, 1000, 4000] {
-        let (took, ..) = beside(waiting).await;
-        println!("{waiting} wait for another group: {:?} for a place", took / 200);
-    }
+async fn requests_that_wait_for_another_group_cost_one_verdict_together() {
+    let (nobody, one) = (verdicts_for_a_place_beside(0).await, verdicts_for_a_place_beside(1).await);
+    assert!(nobody < one, "a request that waits is looked at: {nobody}, {one}");
+    assert_eq!(verdicts_for_a_place_beside(500).await, one);
 }
 
 #[test]
