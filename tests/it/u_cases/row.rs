@@ -59,6 +59,8 @@ pub(super) struct Row {
     pub(super) charged: bool,
     /// The usage makes no sense, so the record need not agree with it.
     pub(super) odd_usage: bool,
+    /// The upstream closes connections at the moment they are used again, and then never reads what was written to them.
+    pub(super) closes_on_reuse: bool,
     /// Takes about a minute, because the limit is one.
     pub(super) slow: bool,
     /// A story that is more than one stimulus after the other.
@@ -83,6 +85,7 @@ pub(super) fn row(case: &'static str, name: &'static str) -> Row {
         after: After::AllFree,
         charged: false,
         odd_usage: false,
+        closes_on_reuse: false,
         slow: false,
         play: None,
         plain: Ok(&[""]),
@@ -152,6 +155,10 @@ impl Row {
 
     pub(super) fn odd_usage(self) -> Self {
         Self { odd_usage: true, ..self }
+    }
+
+    pub(super) fn closes_on_reuse(self) -> Self {
+        Self { closes_on_reuse: true, ..self }
     }
 
     pub(super) fn slow(self) -> Self {

@@ -107,7 +107,7 @@ fn bodies() -> Vec<Row> {
 /// U30 to U33: what no connection should do.
 fn connections() -> Vec<Row> {
     vec![
-        row("U30", "closed at the moment of reuse").accounts(1).places(6).play(plays::races),
+        row("U30", "closed at the moment of reuse").accounts(1).places(6).closes_on_reuse().play(plays::races),
         row("U30", "reset on reuse, after the request")
             .both(&["sour"])
             .ambiguous(&["network"])
