@@ -1,4 +1,4 @@
-//! Where HTTP is: connections, extractors, answers.
+//! The HTTP layer: connections, extractors and answers.
 //!
 //! dropshot's own body extractors read a body to its end before anybody has looked at the key, and past its limit; the
 //! ones here hold it unread until a [`Caller`](crate::gateway::keys::Caller) asks for it, then read with a limit and a

@@ -13,9 +13,9 @@ const READ: u8 = 1;
 const WROTE: u8 = 1 << 1;
 /// The last write did not take anything.
 const BLOCKED: u8 = 1 << 2;
-/// A request has been read, and its answer is not handed over yet.
+/// A request has been read, and its answer has not been handed over yet.
 const REQUEST: u8 = 1 << 3;
-/// In this poll somebody waited for more of the request's body.
+/// Somebody waited in this poll for more of the request's body.
 const AWAITS_BODY: u8 = 1 << 4;
 /// Bytes came that belong to no request yet.
 const PARTIAL_HEAD: u8 = 1 << 5;
@@ -25,51 +25,51 @@ const STATE_BITS: u32 = 3;
 
 /// A head that was sent together with the connection's first packet is there after this time (ours).
 const YOUNG_MILLIS: u64 = 100;
-/// An upload from which nothing came for so long has stalled (ours).
+/// An upload from which nothing came for this long has stalled (ours).
 const STALLED_MILLIS: u64 = 1_000;
-/// A reader who took nothing for so long loses what was handed over to the connection already (ours).
+/// A reader that took nothing for this long loses the answer that was already handed over to the connection (ours).
 const UNREAD_MILLIS: u64 = 5_000;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing came yet.
+    /// Nothing has come yet.
     New,
-    /// A part of a request's head came.
+    /// A part of a request's head has come.
     ReadingHead,
-    /// Its last answer is out, and no byte of another request came.
+    /// The last answer has been sent, and no byte of another request has come.
     Idle,
-    /// It waits for more of a request's body.
+    /// The connection waits for more of a request's body.
     ReadingBody,
-    /// A request is being served, or its answer written.
+    /// A request is being served, or its answer is being written.
     Busy,
 }
 
-/// In which order connections are closed where there are too many: the first ones first.
+/// The order in which connections are closed when there are too many; the first variants are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// Had its time, and sent no request.
+    /// Had its time and sent no request.
     Silent,
     /// Waits for another request.
     Idle,
-    /// Sends nothing of the body that it announced.
+    /// Sends no more of the body that it announced.
     StalledUpload,
     /// Has just connected.
     Young,
     /// Sends a body.
     Upload,
-    /// Reads nothing of its last answer, which is handed over.
+    /// Reads nothing of its last answer, which was handed over.
     Unread,
 }
 
-/// How long a connection may stay as it is.
+/// The limits on the time that a connection may stay in one state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
-    /// Until the head of a request is whole; for the first one from the start of the connection on.
+    /// Time until the head of a request is complete; for the first request it runs from the start of the connection.
     pub(super) head: Duration,
-    /// Without a request.
+    /// Time without a request.
     pub(super) idle: Duration,
-    /// Without a byte being taken of what is to be written.
+    /// Time during which the peer takes no byte of the data to be written.
     pub(super) write: Duration,
 }
 
@@ -85,9 +85,9 @@ pub(super) enum Expired {
 #[derive(Debug)]
 pub(super) struct Activity {
     flags: AtomicU8,
-    /// The time since when, and in the lowest bits the state.
+    /// The time since which the state holds, with the state in the lowest bits.
     state: AtomicU64,
-    /// Since when writes take nothing; 0 where they do.
+    /// The time since which writes take nothing; 0 if the last write took something.
     blocked_since: AtomicU64,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Activity {
 impl State {
     pub(super) const ALL: [Self; 5] = [Self::New, Self::ReadingHead, Self::Idle, Self::ReadingBody, Self::Busy];
 
-    /// What metrics call it.
+    /// The value of the `state` label in the metrics.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -111,7 +111,7 @@ impl State {
 // === impl Rank ===
 
 impl Rank {
-    /// Whether several can go at once: they lose nothing.
+    /// True if several connections of this rank can be closed at once, because they lose nothing.
     pub(super) const fn is_batched(self) -> bool {
         matches!(self, Self::Silent | Self::Idle | Self::Young)
     }
@@ -124,7 +124,7 @@ impl Activity {
         Self { flags: AtomicU8::new(0), state: AtomicU64::new(now << STATE_BITS), blocked_since: AtomicU64::new(0) }
     }
 
-    /// So many bytes were read; none at the end.
+    /// `length` bytes were read; 0 at the end of the stream.
     pub(super) fn read(&self, length: usize) {
         if length > 0 {
             let flags = self.flags.load(Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl Activity {
         self.set(BLOCKED);
     }
 
-    /// The head of a request is whole.
+    /// The head of a request is complete.
     pub(super) fn request_begins(&self) {
         self.set(REQUEST | USED);
         self.clear(PARTIAL_HEAD);
@@ -189,7 +189,7 @@ impl Activity {
         }
     }
 
-    /// What it is doing, and since when.
+    /// The state, and the time since which it holds.
     pub(super) fn state(&self) -> (State, u64) {
         let word = self.state.load(Ordering::Relaxed);
         let state = State::ALL.into_iter().find(|state| *state as u64 == word & ((1 << STATE_BITS) - 1));
@@ -209,8 +209,8 @@ impl Activity {
         }
     }
 
-    /// When its turn comes where there are too many connections, and since when it has been so; `None` where a job runs
-    /// or an answer is being written.
+    /// The rank of the connection when connections must be closed, and the time since which it has had this rank;
+    /// `None` while a job runs or an answer is being written.
     pub(super) fn rank(&self, now: u64) -> Option<(Rank, u64)> {
         let (state, since) = self.state();
         let blocked_since = self.blocked_since.load(Ordering::Relaxed);

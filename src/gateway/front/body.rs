@@ -40,7 +40,7 @@ const DENSITY: u64 = 200;
 
 /// The proof that somebody was let in, without which no body is read.
 pub(crate) trait Ticket {
-    /// The key that what is read counts for, where somebody holds one.
+    /// The API key that the bytes count for, if there is one.
     fn key(&self) -> Option<&str>;
 }
 
@@ -91,8 +91,8 @@ impl<T> JsonBody<T> {
     ///
     /// # Errors
     ///
-    /// 415 for what is no JSON or is packed in an unknown way, 413 above the limit, 400 when it does not arrive whole, 429
-    /// or 503 when bodies that are still arriving hold all the memory that they may.
+    /// 415 for a content type other than JSON or an unknown content encoding, 413 above the limit, 400 if the body does
+    /// not arrive completely, 429 or 503 if bodies that are still arriving hold all the memory that they may.
     pub(crate) async fn read(self, ticket: &impl Ticket, spool: &Spool) -> Result<Bytes, Error> {
         let mut arriving = self.arriving()?;
         let (mut read, mut memory) = (BytesMut::new(), spool.owned_by(ticket.key()).memory());
@@ -235,8 +235,9 @@ impl Arriving {
     fn count(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
-        // A byte pays for its share of a second. Time in which nobody asked for bytes is not the sender's, and nobody can
-        // pay for more than one window ahead: a body that was sent quickly may not stand still for hours.
+        // A byte pays for its share of a second. Time in which nobody asked for bytes does not count against the
+        // sender, and nobody can pay for more than one window ahead: a body that began quickly must not stall for
+        // hours.
         let paid = Duration::from_nanos(length.saturating_mul(1_000_000_000) / RATE);
         self.deadline = (self.deadline.max(now) + paid).min(now + WINDOW);
         if self.received > self.most { Err(too_large(self.most)) } else { Ok(data) }
@@ -258,7 +259,7 @@ pub(super) fn is_json(content_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The disk did not take it, or a budget did not allow it. A repeat may go well.
+/// The error if the disk or a budget does not take the body. A repeat may succeed.
 pub(super) fn no_room(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<Exceeded>());
     if let Some(exceeded) = exceeded {

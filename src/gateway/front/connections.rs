@@ -1,8 +1,9 @@
-//! Which connections are open, and which one is closed for another where there are too many.
+//! The open connections, and the choice of the one that is closed for a new one when there are too many.
 //!
-//! The accept loop never stops at a limit: whoever holds connections open without using them would keep everybody else
-//! out. A new connection takes the place of one that does nothing, of the address that holds the most. A connection
-//! whose request is being served is never closed for another; where there are only such, the new one is refused.
+//! The accept loop never stops at a limit: otherwise a client that holds connections open without using them would keep
+//! everybody else out. A new connection takes the place of an unused one, of the address that holds the most. A
+//! connection whose request is being served is never closed for another; if all are being served, the new one is
+//! refused.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,19 +21,19 @@ use crate::gateway::config::{ConnectionLimits, Proxies};
 use crate::gateway::telemetry::ConnectionMetrics;
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
-/// The head of a request is sent within (ours).
+/// The time within which the head of a request must be sent (ours).
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-/// Longer than the minute that load balancers commonly keep theirs (ours), so that they close first.
+/// Longer than the 60 seconds for which load balancers commonly keep idle connections, so that they close first (ours).
 const IDLE_DEADLINE: Duration = Duration::from_secs(75);
-/// Connections to the listener of the metrics (ours).
+/// The number of connections to the listener of the metrics (ours).
 const MEASURING_MAX: usize = 64;
 /// A connection may need a file and a connection to an upstream beside its own descriptor.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
-/// Connections that are closed at once where many must be, as a part of all.
+/// A shortage closes at most one in `BATCH` of all connections at once.
 const BATCH: usize = 64;
-/// A shortage is logged so often at most (ours).
+/// A shortage is logged at most this often (ours).
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// A connection that was told to go is waited for so long (ours).
+/// The time that a connection has to leave after it was told to (ours).
 const LEAVING_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The open connections of a listener.
@@ -41,12 +42,12 @@ pub(crate) struct Connections {
     max: usize,
     max_per_address: usize,
     pub(super) deadlines: Deadlines,
-    /// Proxies carry everybody, so no limit for one address holds for them.
+    /// Proxies carry the traffic of many callers, so the limit for one address does not apply to them.
     exempt: Proxies,
     metrics: ConnectionMetrics,
     epoch: Instant,
     open: Mutex<Open>,
-    /// Told of each connection that is closed.
+    /// Notified each time a connection is closed.
     closed: Notify,
     shortage: Mutex<Shortage>,
 }
@@ -54,15 +55,15 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     connections: HashMap<u64, Arc<Connection>>,
-    /// How many of each address are to stay.
+    /// The number of connections of each address that have not been told to leave.
     by_address: HashMap<IpAddr, usize>,
-    /// Those that were told to go.
+    /// The number of connections that have been told to leave.
     leaving: usize,
     next: u64,
     is_stopping: bool,
 }
 
-/// What has happened since it was last logged.
+/// The events since the last line of the log about a shortage.
 #[derive(Debug, Default)]
 struct Shortage {
     logged: Option<Instant>,
@@ -71,7 +72,7 @@ struct Shortage {
     failed: usize,
 }
 
-/// One connection, for its own task and for whoever asks it to go.
+/// One connection, shared by its own task and by those that ask it to leave.
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,
@@ -83,7 +84,7 @@ pub(super) struct Connection {
     waker: Mutex<Option<Waker>>,
 }
 
-/// The place of a connection, which is given back when it is dropped.
+/// The place of a connection, which is given back on drop.
 #[derive(Debug)]
 pub(super) struct Admission {
     connections: Arc<Connections>,
@@ -93,7 +94,7 @@ pub(super) struct Admission {
 // === impl Connections ===
 
 impl Connections {
-    /// Those of callers. `descriptors` is how many descriptors the process may have.
+    /// The connections of callers. `descriptors` is the number of descriptors that the process may have.
     pub(crate) fn new(
         limits: ConnectionLimits,
         descriptors: u64,
@@ -117,7 +118,8 @@ impl Connections {
         Arc::new(Self::with(max, max_per_address, deadlines, exempt.clone(), metrics))
     }
 
-    /// Those of whoever measures: few, and beside the callers', so that a shortage there can be seen.
+    /// The connections of metrics collectors: few, and counted apart from the callers', so that a shortage there can be
+    /// observed.
     pub(crate) fn measuring() -> Arc<Self> {
         let limits = ConnectionLimits { max: Some(MEASURING_MAX), max_per_address: Some(MEASURING_MAX) };
         Self::new(limits, u64::MAX, &Proxies::default(), ConnectionMetrics::default())
@@ -143,7 +145,7 @@ impl Connections {
         }
     }
 
-    /// Tells the metrics how many connections are in which state.
+    /// Reports the number of connections in each state to the metrics.
     pub(crate) fn measure(&self) {
         let mut counts = State::ALL.map(|state| (state.as_str(), 0));
         for connection in self.lock().connections.values() {
@@ -157,12 +159,12 @@ impl Connections {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX / 16) + 1
     }
 
-    /// When a time of [`Self::now`] is.
+    /// The instant of a time that [`Self::now`] returned.
     pub(super) fn instant(&self, millis: u64) -> Instant {
         self.epoch + Duration::from_millis(millis.saturating_sub(1))
     }
 
-    /// A place for a new connection; `None` where every other one is being served.
+    /// A place for a new connection; `None` if all others are being served.
     pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<Admission> {
         let address = network(remote.ip());
         let is_exempt = self.exempt.trusts(remote.ip());
@@ -201,7 +203,7 @@ impl Connections {
         Admission { connections: Arc::clone(self), connection }
     }
 
-    /// A connection could not be accepted; where descriptors are short, others have to go.
+    /// Handles a connection that could not be accepted; if descriptors are short, others are closed.
     pub(super) fn accept_failed(&self, error: &std::io::Error) {
         self.metrics.accept_failed();
         let mut evicted = 0;
@@ -209,7 +211,7 @@ impl Connections {
         self.report(Shortage { evicted, failed: 1, ..Shortage::default() }, Some(error));
     }
 
-    /// Waits while more connections than a few were told to go and have not gone.
+    /// Waits while too many connections have been told to leave and have not left yet.
     pub(super) async fn catch_up(&self) {
         let is_behind = || self.lock().leaving > self.max / BATCH + 8;
         while is_behind() {
@@ -220,8 +222,8 @@ impl Connections {
         }
     }
 
-    /// From now on nobody is admitted, what waits for a request is closed, and what is being served is the last of its
-    /// connection. Returns when the last one is closed.
+    /// Stops: nobody is admitted any more, connections that wait for a request are closed, and requests that are being
+    /// served are the last ones of their connections. Returns after the last connection is closed.
     pub(super) async fn shut_down(&self) {
         let all: Vec<Arc<Connection>> = {
             let mut open = self.lock();
@@ -241,7 +243,7 @@ impl Connections {
         }
     }
 
-    /// Tells those to go whose turn it is, and counts them; `false` where there is none.
+    /// Tells the connections that are next in rank to leave, and counts them; `false` if there are none.
     fn evict(&self, open: &mut Open, of: Option<IpAddr>, evicted: &mut usize) -> bool {
         let now = self.now();
         let candidates = open.connections.values().filter(|connection| {
@@ -270,7 +272,7 @@ impl Connections {
         true
     }
 
-    /// Notes what has happened, and logs what was noted, once in a while.
+    /// Notes these events, and logs the noted ones from time to time.
     fn report(&self, new: Shortage, error: Option<&std::io::Error>) {
         let mut shortage = self.shortage.lock().unwrap_or_else(PoisonError::into_inner);
         shortage.evicted += new.evicted;
@@ -295,7 +297,7 @@ impl Connections {
 // === impl Open ===
 
 impl Open {
-    /// How many connections of an address are to stay.
+    /// The number of connections of an address that have not been told to leave.
     fn of(&self, address: IpAddr) -> usize {
         self.by_address.get(&address).copied().unwrap_or_default()
     }
@@ -325,17 +327,17 @@ impl Open {
 // === impl Connection ===
 
 impl Connection {
-    /// Whether it was told to go for another.
+    /// True if the connection was told to leave for another.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Acquire)
     }
 
-    /// Whether the server stops.
+    /// True if the server stops.
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Is woken from now on when it is told something.
+    /// Registers the task to be woken when the connection is told to leave or to stop.
     pub(super) fn listen(&self, cx: &Context<'_>) {
         let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *waker {
@@ -363,7 +365,7 @@ impl Admission {
         &self.connections
     }
 
-    /// It was told to go, and serves a request by now: it stays.
+    /// The connection was told to leave but serves a request by now, so it stays.
     pub(super) fn stay(&self) {
         let mut open = self.connections.lock();
         self.connection.is_leaving.store(false, Ordering::Release);
@@ -371,7 +373,7 @@ impl Admission {
         *open.by_address.entry(self.connection.address).or_default() += 1;
     }
 
-    /// Why it is closed.
+    /// Counts the reason for which the connection is closed.
     pub(super) fn closed(&self, reason: &'static str) {
         self.connections.metrics.closed(reason);
     }
@@ -392,7 +394,7 @@ impl Drop for Admission {
     }
 }
 
-/// Whom an address belongs to: of IPv6 one gets at least 2^64 at once.
+/// The network that an address belongs to: an IPv6 customer gets at least 2^64 addresses.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),

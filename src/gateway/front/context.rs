@@ -1,17 +1,17 @@
 //! The context of a request, which dropshot makes for its own accept loop only.
 //!
-//! Every field of [`RequestContext`] is public, but the type is marked `non_exhaustive`, so that another crate cannot
-//! write it down. It is written field by field instead. The exact version of dropshot is pinned in `Cargo.toml`; a
-//! version with another field changes the size, and does not compile here.
+//! Every field of [`RequestContext`] is public, but the type is marked `non_exhaustive`, so another crate cannot build
+//! it with a struct expression. It is therefore written field by field. The exact version of dropshot is pinned in
+//! `Cargo.toml`; a version with another field changes the size and does not compile here.
 //!
-//! The only `unsafe` of the crate is here.
+//! This is the only `unsafe` code of the crate.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use dropshot::{RequestContext, RequestEndpointMetadata, RequestInfo, ServerContext};
 
-/// The fields of a [`RequestContext`]; a type that cannot be named stands as the pointer that it is.
+/// The fields of a [`RequestContext`]; a type that cannot be named is represented by a pointer of the same size.
 struct Fields {
     _server: Arc<()>,
     _endpoint: RequestEndpointMetadata,
@@ -31,8 +31,8 @@ pub(super) fn request_context<C: ServerContext>(
     let (server, log) = (Arc::clone(&of.server), of.log.clone());
     let mut context = MaybeUninit::<RequestContext<C>>::uninit();
     let place = context.as_mut_ptr();
-    // SAFETY: `place` is valid for writes, and the five fields that are written are all that there are, as the size and
-    // the pinned version say.
+    // SAFETY: `place` is valid for writes, and the five fields that are written are all fields of the type, as the size
+    // check and the pinned version show.
     #[expect(unsafe_code, reason = "a `non_exhaustive` type of another crate cannot be built otherwise")]
     unsafe {
         (&raw mut (*place).server).write(server);

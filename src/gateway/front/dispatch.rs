@@ -1,7 +1,7 @@
-//! From a request to the handler that dropshot's router finds for it, and to our own refusal where there is none.
+//! Passes a request to the handler that dropshot's router finds for it, or refuses it if there is none.
 //!
-//! dropshot's server is started for one request, to get at the state that every handler is given. It would serve, but
-//! it decides alone how connections are accepted, and for how long.
+//! dropshot's server is started for a single request, to obtain the state that every handler is given. It is not used
+//! to serve, because it alone would decide how connections are accepted and how long they last.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -25,32 +25,32 @@ use super::context::request_context;
 use super::server::ServerError;
 use crate::error::{Error, Missing, Reason, Rejection};
 
-/// A request over loopback takes no longer, or never comes.
+/// A request over loopback that takes longer never arrives (ours).
 const LOOPBACK_PATIENCE: Duration = Duration::from_secs(10);
-/// A segment of a path that is at least so long may be a secret: all of ours are longer.
+/// A path segment of at least this length may be a secret: all of ours are longer.
 const SECRET_LENGTH: usize = 16;
 
 /// The routes of a server, with the state that their handlers are given.
 pub(super) struct Dispatcher<C: ServerContext> {
-    /// A context of this server; all others are like it.
+    /// A context of this server; the contexts of requests are copies of it.
     context: RequestContext<C>,
 }
 
 // === impl Dispatcher ===
 
 impl<C: Counts> Dispatcher<C> {
-    /// Has dropshot make the router and the state of these routes.
+    /// Lets dropshot build the router and the state of these routes.
     ///
     /// # Errors
     ///
-    /// Where nothing can be listened on at loopback.
+    /// Returns an error if no loopback port can be opened or the request over loopback does not arrive.
     pub(super) async fn new(mut api: ApiDescription<C>, context: C) -> Result<Self, ServerError> {
         let (sender, context_of_request) = oneshot::channel();
         let sender = Mutex::new(Some(sender));
         let take_context = move |context: RequestContext<C>| {
             hand_over(context, sender.lock().unwrap_or_else(PoisonError::into_inner).take())
         };
-        // Nobody else knows the path, and it gives only one its context.
+        // The path is unguessable, and only the first request to it gets a context.
         let path = format!("/{}", Uuid::new_v4());
         let name = "take the context".to_owned();
         let all = ApiEndpointVersions::All;
@@ -58,7 +58,7 @@ impl<C: Counts> Dispatcher<C> {
         api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))?;
         let bind_address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let config = ConfigDropshot { bind_address, ..ConfigDropshot::default() };
-        // Our own log has a line for every request.
+        // The gateway's own log has a line for every request.
         let log = slog::Logger::root(slog::Discard, slog::o!());
         let server = ServerBuilder::new(api, context, log).config(config).start();
         let server = server.map_err(|error| ServerError::Loopback(std::io::Error::other(error)))?;
@@ -69,11 +69,11 @@ impl<C: Counts> Dispatcher<C> {
             context_of_request.await.map_err(std::io::Error::other)
         };
         let context = timeout(LOOPBACK_PATIENCE, request).await.map_err(std::io::Error::from).flatten();
-        // Dropped, the server closes its port.
+        // Dropping the server closes its port.
         Ok(Self { context: context.map_err(ServerError::Loopback)? })
     }
 
-    /// The answer to a request, whatever happens in its handler.
+    /// The answer to a request, even if its handler panics.
     pub(super) async fn answer(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
         let request_id = Uuid::new_v4().to_string();
         let header = HeaderValue::try_from(&request_id);
@@ -94,7 +94,7 @@ impl<C: Counts> Dispatcher<C> {
         let context = request_context(&self.context, found.endpoint, request_id, info);
         match Caught(found.handler.handle_request(context, request)).await {
             Ok(Ok(response)) => return response,
-            // None of our handlers and extractors fails: they give their errors as answers.
+            // The gateway's handlers and extractors return their errors as answers, so this does not happen.
             Ok(Err(_)) => tracing::error!("a handler gave no answer"),
             Err(panic) => tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked"),
         }
@@ -102,7 +102,7 @@ impl<C: Counts> Dispatcher<C> {
     }
 }
 
-/// Answers the one request that is made for its context.
+/// Answers the request that is made to obtain its context.
 async fn hand_over<C: Counts>(
     context: RequestContext<C>,
     receiver: Option<oneshot::Sender<RequestContext<C>>>,
@@ -112,18 +112,18 @@ async fn hand_over<C: Counts>(
     Ok(Response::new(Body::empty()))
 }
 
-/// Our 404.
+/// The 404 of the gateway.
 ///
 /// # Errors
 ///
-/// None: dropshot wants the word.
+/// None; dropshot requires the type.
 pub(crate) async fn nothing_here<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let request = &context.request;
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
     Ok(counted(context.context(), refusal(&Error::NotFound(Missing::Url { method, path }))))
 }
 
-/// The refusal of a request for which the router has `error`.
+/// The refusal of a request for which the router returned `error`.
 fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
     let path = request.uri().path();
     let allowed = error.headers.iter().flat_map(|headers| headers.get_all(ALLOW));
@@ -132,7 +132,8 @@ fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
     let (method, whole) = (request.method().to_string(), path.to_owned());
     let refused = match error.status_code {
         status if !status.is_client_error() => Error::Internal,
-        // Whoever looks at the root is a person; what is sent there comes from a client with a wrong address.
+        // The root is reported as an unknown address, not as a wrong method: a request for it comes from a person or
+        // from a client with a wrong address.
         _ if path != "/" && !allowed.is_empty() => Error::NotFound(Missing::Method { method, path: whole }),
         status if status.as_status() == StatusCode::BAD_REQUEST => {
             Rejection::whole(Reason::InvalidValue, error.external_message.clone()).into()
@@ -148,7 +149,7 @@ fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
             response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         }
         if wants_websocket(request.headers()) {
-            // A coding agent that tries WebSocket first takes this status, and no other, as a hint to go on without it.
+            // A coding agent that tries WebSocket first takes only this status as a hint to continue without it.
             *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
         }
     }
@@ -157,7 +158,7 @@ fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
     response
 }
 
-/// Whether one of the protocols that a client would rather speak is WebSocket.
+/// True if WebSocket is among the protocols that the client asks to switch to.
 fn wants_websocket(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(UPGRADE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     protocols.into_iter().any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
@@ -168,7 +169,7 @@ fn counted<C: Counts>(server: &C, response: Response<Bytes>) -> Response<Body> {
     response.map(Body::from)
 }
 
-/// A path with its long segments left out: one may be a one-time link, or a key in the wrong place.
+/// A path with its long segments left out: a segment may be a one-time link, or a key in the wrong place.
 fn without_secrets(path: &str) -> String {
     let segments = path.split('/').map(|segment| if segment.len() < SECRET_LENGTH { segment } else { "…" });
     segments.collect::<Vec<_>>().join("/")

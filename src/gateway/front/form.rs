@@ -55,8 +55,9 @@ impl EditBody {
     ///
     /// # Errors
     ///
-    /// 415 for another content type or an unknown content encoding, 413 above a limit as soon as it is passed, 400 for a form that
-    /// cannot be read or does not arrive, 429 or 503 when a budget does not allow it, 503 when the disk does not take an image.
+    /// 415 for another content type or an unknown content encoding, 413 above a limit as soon as it is passed, 400 for
+    /// a form that cannot be read or does not arrive completely, 429 or 503 if a budget does not allow it, 503 if the
+    /// disk does not take an image.
     pub(crate) async fn read(self, caller: &Caller, spool: &Spool) -> Result<EditForm, Error> {
         read(self.request, &spool.owned_by(Some(caller.key().as_str()))).await
     }

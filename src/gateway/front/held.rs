@@ -26,7 +26,7 @@ const PIECE: usize = 256 * 1024;
 struct FileBody {
     file: Arc<Spooled>,
     at: u64,
-    /// The next piece, read on a thread that may wait.
+    /// The next piece, read on a thread that may block.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
@@ -76,7 +76,7 @@ impl Body for FileBody {
 fn read(file: &Spooled, at: u64) -> io::Result<Vec<u8>> {
     let mut piece = vec![0; PIECE];
     match file.read_at(at, &mut piece)? {
-        // A file shorter than it says would otherwise be asked for its end for ever.
+        // A file shorter than its stated size would otherwise be read at its end for ever.
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         read => {
             piece.truncate(read);

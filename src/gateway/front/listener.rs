@@ -1,4 +1,4 @@
-//! The listening socket, and how many descriptors the process may have.
+//! The listening socket, and the number of descriptors that the process may have.
 
 use std::net::{SocketAddr, TcpListener};
 #[cfg(target_os = "linux")]
@@ -12,27 +12,27 @@ use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
 /// Connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
-/// More descriptors are not asked for (ours).
+/// The most descriptors that are asked for (ours).
 const DESCRIPTORS_MAX: u64 = 65_536;
-/// Where a system grants any number in words and not in deeds, it grants these.
+/// Asked for if the system refuses the number above without reporting a lower limit, as macOS does (its `OPEN_MAX`).
 const DESCRIPTORS_FALLBACK: u64 = 10_240;
 
-/// Listens at an address, with what every accepted connection inherits.
+/// Listens at an address, with the options that every accepted connection inherits.
 pub(super) fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
     let listener = TcpListener::bind(address)?;
     let socket = SockRef::from(&listener);
-    // Else an answer that is sent in several writes waits 40 ms.
+    // Without it an answer that is sent in several writes waits 40 ms.
     socket.set_tcp_nodelay(true)?;
     // A caller who stops reading is cut, so that the account's place and the record do not wait for it.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(Duration::from_secs(CLIENT_WRITE_STALL_SECONDS)))?;
-    // With a short backlog clients wait seconds when many connect at once.
+    // With a short backlog clients wait for seconds when many connect at once.
     socket.listen(BACKLOG)?;
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
 }
 
-/// Raises the number of descriptors that the process may have, as far as it can; how many they are.
+/// Raises the number of descriptors that the process may have as far as possible, and returns it.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let most = maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);

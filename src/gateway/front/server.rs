@@ -1,6 +1,6 @@
-//! The server: our accept loop before dropshot's routes, started and stopped within bounds.
+//! The server: an accept loop of its own in front of dropshot's routes, started and stopped within bounds.
 //!
-//! HTTP/1 is spoken, and nothing else: what begins as HTTP/2 is refused as a request of a version that is not served.
+//! Only HTTP/1 is spoken: a connection that begins with HTTP/2 is refused as a request of an unsupported version.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::listener;
 use super::serving::serve;
 use crate::error::Error;
 
-/// Until it is tried again to accept, where descriptors or memory are short (ours).
+/// Pause before the next attempt to accept when descriptors or memory are short (ours).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// A running server. Dropped, it accepts no more.
+/// A running server. On drop it accepts no more connections.
 pub(crate) struct Server {
     address: SocketAddr,
     connections: Arc<Connections>,
@@ -41,18 +41,18 @@ pub(crate) enum ServerError {
     /// The address is taken or not ours.
     #[error("cannot listen: failed to bind to {address}")]
     Listen {
-        /// Where it was tried.
+        /// The address to listen on.
         address: SocketAddr,
-        /// Why it failed.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The routes are made ready by a request over loopback, which did not come.
+    /// The routes are prepared by a request over loopback, which did not arrive.
     #[error("cannot connect to this machine itself")]
     Loopback(#[source] std::io::Error),
 }
 
-/// What accepts connections.
+/// The loop that accepts connections.
 struct Acceptor<C: Counts> {
     listener: TcpListener,
     connections: Arc<Connections>,
@@ -65,7 +65,7 @@ struct Acceptor<C: Counts> {
 ///
 /// # Errors
 ///
-/// Where the address cannot be listened on.
+/// Returns an error if the address cannot be listened on.
 pub(crate) async fn start<C: Counts>(
     describe: impl FnOnce() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
     context: C,
@@ -91,7 +91,7 @@ impl Server {
         self.address
     }
 
-    /// Refuses new connections at once and waits for running requests, but not for ever. `false` where the time ran out.
+    /// Refuses new connections at once and waits at most `patience` for running requests. `false` if the time ran out.
     pub(crate) async fn stop(self, patience: Duration) -> bool {
         let Self { connections, stop, accepting, .. } = self;
         drop(stop);
@@ -140,15 +140,15 @@ impl<C: Counts> Acceptor<C> {
     }
 }
 
-/// Whether only this one connection failed, before it was accepted.
+/// True if only this one connection failed, before it was accepted.
 fn is_of_peer(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Answers and closes without waiting for anything.
+/// Answers and closes the connection without waiting for anything.
 fn refuse(stream: &TcpStream, answer: &[u8]) {
-    // What lies there unread would make the system take the answer back.
+    // If the socket were closed with unread bytes, the system would reset the connection and drop the answer.
     let mut request = [0; 4096];
     drop(stream.try_read(&mut request));
     drop(stream.try_write(answer));

@@ -1,8 +1,8 @@
-//! One connection: HTTP/1 over its socket, with the deadlines that hold whoever waits for whom.
+//! One connection: HTTP/1 over its socket, with deadlines for every wait of either side.
 //!
-//! hyper has a deadline for heads only. Here one timer for each connection looks at what its socket and its bodies did:
-//! a head that does not come, a connection that is not used, a peer that takes nothing of what is written. It belongs to
-//! the connection's task, so it runs also while nobody asks the body of an answer for more.
+//! hyper has a deadline for heads only. Here one timer for each connection checks its socket and its bodies: a head
+//! that does not arrive, a connection that is not used, a peer that takes no byte of the data to be written. The timer
+//! belongs to the connection's task, so it runs even while nobody polls the body of an answer.
 
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -27,30 +27,30 @@ use super::answer::Counts;
 use super::connections::{Admission, Connection};
 use super::dispatch::Dispatcher;
 
-/// The most that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the connection,
-/// so hundreds of unfinished bodies are bounded by it; the default of hyper is 408 KiB.
+/// The most that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the
+/// connection, so this bounds hundreds of unfinished bodies; hyper's default is 408 KiB.
 const READ_BUFFER_MAX: usize = 128 * 1024;
 
-/// A socket that says when it reads and writes.
+/// A socket that reports its reads and writes.
 struct Socket {
     stream: TcpStream,
     connection: Arc<Connection>,
 }
 
-/// What answers the requests of one connection.
+/// The service that answers the requests of one connection.
 struct Service<C: Counts> {
     dispatcher: Arc<Dispatcher<C>>,
     connection: Arc<Connection>,
     remote: SocketAddr,
 }
 
-/// The body of a request, which says when somebody waits for more of it.
+/// The body of a request, which reports when somebody waits for more of it.
 struct RequestBody {
     body: Incoming,
     connection: Arc<Connection>,
 }
 
-/// The body of an answer, which says when it is handed over.
+/// The body of an answer, which reports when it has been handed over.
 struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,
@@ -61,7 +61,7 @@ struct Serving<'a, C: Counts> {
     http: Pin<&'a mut Http<C>>,
     admission: &'a Admission,
     timer: Pin<&'a mut Sleep>,
-    /// When the timer rings.
+    /// The time for which the timer is set.
     armed: u64,
     is_stopping: bool,
 }
@@ -91,7 +91,7 @@ pub(super) async fn serve<C: Counts>(
 // === impl Serving ===
 
 impl<C: Counts> Serving<'_, C> {
-    /// Ends with the reason why the connection is closed.
+    /// Resolves to the reason for which the connection is closed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
         let (connection, connections) = (self.admission.connection(), self.admission.connections());
         connection.listen(cx);
@@ -101,7 +101,7 @@ impl<C: Counts> Serving<'_, C> {
         if connection.is_stopping() && !self.is_stopping {
             self.is_stopping = true;
             self.http.as_mut().graceful_shutdown();
-            // hyper waits for a first request as long as for one that is being served.
+            // hyper waits as long for a first request as for one that is being served.
             if connection.activity.state().0 == State::New || self.poll_http(cx).is_ready() {
                 return Poll::Ready("stopped");
             }
@@ -124,7 +124,7 @@ impl<C: Counts> Serving<'_, C> {
         activity.poll_begins();
         let polled = self.http.as_mut().poll(cx);
         activity.poll_ends(self.admission.connections().now());
-        // An error is one of the peer: it sent what is no request, or it left.
+        // An error is the peer's: it sent something other than a request, or it left.
         polled.map(drop)
     }
 
@@ -137,7 +137,7 @@ impl<C: Counts> Serving<'_, C> {
             if due <= connections.now() {
                 return Poll::Ready(expired);
             }
-            // A timer that rings early is set again then: that is cheaper than setting it for each request.
+            // A timer that fires early is set again then: that is cheaper than setting it for each request.
             if due < self.armed || self.timer.is_elapsed() {
                 self.timer.as_mut().reset(connections.instant(due));
                 self.armed = due;

@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep};
 
 /// So much is read away (ours): beyond it a client that goes on writing has to see the connection close.
 const AWAY_MAX: usize = 64 * 1024 * 1024;
-/// And of a request without a good key: a stranger must not make us read.
+/// The same for a request without a valid key: a stranger must not make the gateway read.
 const AWAY_MAX_OF_STRANGERS: usize = 64 * 1024;
 /// For so long.
 const AWAY_TIME: Duration = Duration::from_secs(3);
@@ -54,8 +54,8 @@ impl Unread {
         (request.map(|body| Body::wrap(Returning { body: Some(body), place: back })), place)
     }
 
-    /// A body for the answer: `answer` itself, and behind it the end of the request. `is_known` says whether it showed a
-    /// good key.
+    /// A body for the answer: `answer` itself, and behind it the end of the request. `is_known` is true if the request
+    /// had a valid key.
     pub(super) fn after(&self, answer: Bytes, is_known: bool) -> Body {
         let room = if is_known { AWAY_MAX } else { AWAY_MAX_OF_STRANGERS };
         match self.take() {

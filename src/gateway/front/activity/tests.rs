@@ -6,10 +6,10 @@ const DEADLINES: Deadlines = Deadlines {
     write: Duration::from_millis(60_000),
 };
 
-/// When a poll ends, and what happens in it.
+/// The time at which a poll ends, and the events in it.
 type Step<'a> = (u64, &'a dyn Fn(&Activity));
 
-/// A connection that is polled at these times, and what happens in each poll.
+/// A connection that is polled at these times, with these events in each poll.
 fn polled(steps: &[Step<'_>]) -> Activity {
     let activity = Activity::new(1);
     for (now, happens) in steps {

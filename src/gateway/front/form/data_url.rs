@@ -65,7 +65,7 @@ impl DataUrl {
         Ok(())
     }
 
-    /// Writes what has been decoded, so that an upload that pauses holds no memory.
+    /// Writes the decoded bytes, so that an upload that pauses holds no memory.
     pub(super) fn flush(&mut self) -> Result<(), Fault> {
         self.write(1)
     }

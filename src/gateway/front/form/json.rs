@@ -57,7 +57,7 @@ pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditFo
     };
     let mut memory = spool.memory();
     while let Some(data) = arriving.data().await? {
-        // What is found is decoded and written, which takes a thread that may wait for the disk.
+        // Decoding and writing may block on the disk, so they leave the worker thread.
         let read = spool.off_worker(move || {
             lexer.push(&data, &mut reading)?;
             reading.flush()?;
@@ -73,7 +73,7 @@ pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditFo
 // === impl Reading ===
 
 impl Reading {
-    /// Writes what has been decoded.
+    /// Writes the decoded bytes.
     fn flush(&mut self) -> Result<(), Error> {
         let Address::Coming(url) = &mut self.current.address else { return Ok(()) };
         url.flush().map_err(|fault| self.fault(fault))

@@ -132,7 +132,7 @@ impl Lexer {
         Self { state: State::Start, key: Vec::new(), name: String::new(), captured: Vec::new(), kept: 0 }
     }
 
-    /// The bytes that were captured so far: at most so many are held.
+    /// The number of bytes captured so far, which bounds the memory that they hold.
     pub(super) const fn kept(&self) -> u64 {
         self.kept
     }

@@ -1,9 +1,9 @@
 //! The form as multipart: parts by their names, in any order.
 //!
-//! The parser takes and holds whatever it can get, and searches for as long as bytes come. So it is fed one piece at a
-//! time, only when it is at a loss with what it has, and no further than it may search. A frame says nothing of the
-//! form: on a connection that was used before it may hold megabytes. So it is cut into pieces wherever the parser
-//! searches, and only content is passed on by whole frames.
+//! The parser buffers all bytes that it can get, and searches as long as bytes come. Therefore it is fed one piece at a
+//! time, only when it cannot continue without more, and no further than it may search. The size of a frame has nothing
+//! to do with the form: on a reused connection a frame may hold megabytes. Frames are therefore cut into pieces while
+//! the parser searches, and only content is passed on in whole frames.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ const HEAD_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 16;
 /// What may lie between two parts, before the first or behind the last: a head and some padding.
 const SEARCH_MAX: usize = 16 * 1024;
-/// So much of a frame is fed at once to a parser that searches.
+/// The number of bytes fed at once to a parser that searches.
 const SEARCH_PIECE: usize = 4 * 1024;
 /// A boundary has 1 to 70 characters.
 const BOUNDARY_MAX: usize = 70;
 
 const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-encoding");
 
-/// The body, and what the parser has not been fed of its last frame.
+/// The body, and the bytes of its last frame that the parser has not been fed.
 struct Source {
     arriving: Arriving,
     rest: Bytes,
@@ -60,7 +60,7 @@ struct Search {
     at_a_loss: AtomicBool,
     /// The bytes that it was fed.
     fed: AtomicUsize,
-    /// It reads the content of a part, and gives back all that it is fed.
+    /// The parser reads the content of a part, and returns all bytes that it is fed.
     in_content: AtomicBool,
 }
 
@@ -213,7 +213,7 @@ impl Reading<'_> {
 // === impl Search ===
 
 impl Search {
-    /// The parser has found something; content follows, or the search for the next part.
+    /// The parser has found a boundary or a head; content follows, or the search for the next part.
     fn found(&self, in_content: bool) {
         self.at_a_loss.store(false, Ordering::Relaxed);
         self.fed.store(0, Ordering::Relaxed);
@@ -318,7 +318,7 @@ impl Body for Feed<'_> {
 // === impl Source ===
 
 impl Source {
-    /// The next bytes, at most so many of them.
+    /// The next bytes, at most `most` of them.
     fn poll_piece(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Option<Result<Bytes, Error>>> {
         if self.rest.is_empty() {
             match ready!(self.arriving.poll_data(cx)) {

@@ -1,4 +1,4 @@
-//! A server with routes of its own and short deadlines, and clients that write bytes.
+//! A server with its own routes and short deadlines, and clients that write raw bytes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ use crate::gateway::config::Proxies;
 use crate::gateway::front::FormBody;
 use crate::gateway::telemetry::ConnectionMetrics;
 
-/// For what must happen; only a hang takes so long.
+/// The time for events that must happen; only a hang takes this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
@@ -25,7 +25,7 @@ struct Site {
     may_end: Notify,
 }
 
-/// Sets the flag as long as it lives.
+/// Sets the flag of the site while it lives.
 struct Running(Arc<Site>);
 
 impl Drop for Running {
@@ -139,15 +139,15 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
 
-/// Everything that comes until the connection ends, which it must.
+/// All bytes until the connection ends, which it must.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A connection that is cut has nothing more to say either.
+    // A connection that is reset has sent all that it will send, too.
     drop(timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the end"));
     String::from_utf8(bytes).unwrap()
 }
 
-/// One answer whose body is this.
+/// Reads one answer and checks its body.
 async fn answer(stream: &mut TcpStream, body: &str) -> String {
     let mut text = String::new();
     while !text.ends_with(body) {
@@ -256,7 +256,8 @@ async fn what_no_route_takes_is_refused_in_our_shape() {
     }
 }
 
-/// A proxy before the gateway may take the one, the gateway the other: then the second request is somebody else's.
+/// A proxy in front of the gateway may take one length and the gateway the other; then the second request would count
+/// as somebody else's.
 #[tokio::test]
 async fn a_body_with_two_lengths_is_the_last_of_its_connection() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;

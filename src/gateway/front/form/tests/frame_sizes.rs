@@ -1,4 +1,4 @@
-//! Forms in frames of any size: on a connection that was used before one frame may hold all of a form.
+//! Forms in frames of any size: on a reused connection one frame may hold a whole form.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const FRAMES: [usize; 5] = [1, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 1024 * 1024];
 
-/// Bytes that do not pack, and now and then the beginning of a boundary.
+/// Bytes that do not compress, with the beginning of a boundary now and then.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut noise = Vec::with_capacity(length + 8);
@@ -49,7 +49,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Reads a body in frames of so many bytes, of which the first is there at once: it came together with the head.
+/// Reads a body in frames of `frame` bytes. The first one is available at once, as if it had come with the head.
 async fn framed(body: &Bytes, content_type: &str, coding: &str, frame: usize) -> Result<EditForm, Error> {
     let place = Place::new();
     let whole = body.clone();
@@ -60,7 +60,7 @@ async fn framed(body: &Bytes, content_type: &str, coding: &str, frame: usize) ->
     read(request.body(Body::wrap(body)).unwrap(), &place.spool).await
 }
 
-/// A body that must be read to these images in frames of each of these sizes.
+/// Asserts that a body is read to these images in frames of each of these sizes.
 async fn assert_reads(body: Vec<u8>, kind: (&str, &str), frames: &[usize], images: &[Vec<u8>]) {
     let body = Bytes::from(body);
     for frame in frames {
@@ -87,7 +87,7 @@ async fn a_form_is_read_whatever_a_frame_holds() {
 
 #[tokio::test]
 async fn what_follows_a_form_is_counted_whatever_a_frame_holds() {
-    // A frame that holds content goes to the parser as it is, and what it drops of it is not counted.
+    // A frame of content goes to the parser whole, and the bytes that the parser drops are not counted.
     for frame in FRAMES[..4].iter().copied() {
         for (surplus, fits) in [(0, true), (2_000, true), (40_000, false)] {
             let form = [multipart(&[noise(100)]), vec![b' '; surplus]].concat();
