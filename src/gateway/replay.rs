@@ -22,11 +22,12 @@
 //!
 //! # No key from the caller
 //!
-//! The official SDKs mark their own retries, and say so with the first try already. [`Replay::expect`] registers each plain
-//! job under what it asks for. Of a client that marks its retries the answer is written down from the beginning, and its
-//! own caller reads it like everybody else; of any other only where the caller leaves before the answer, or somebody asks
-//! for the same meanwhile. Codex does not mark the retries of its image tool, but names the turn of its conversation: the
-//! same call in the same turn is a retry. Streams without a key are not registered: they end with their caller.
+//! The official SDKs mark their own retries, and announce that with the first try already. [`Replay::expect`] registers
+//! each plain job under a hash of its request. If the client marks its retries, the answer is written down from the
+//! beginning, and its own caller reads it from there like everybody else; otherwise it is written down only if the
+//! caller leaves before the answer, or if somebody asks for the same meanwhile. Codex does not mark the retries of its
+//! image tool, but names the turn of its conversation: the same call in the same turn is a retry. Streams without an
+//! idempotency key are not registered: they end with their caller.
 //!
 //! | What became of the job that a retry means | The retry gets ([`Replay::earlier`]) |
 //! |---|---|
@@ -36,9 +37,10 @@
 //! | an answer that broke off or was let go; its process died before the answer was whole | "outcome unknown" |
 //! | its caller, or a retry, has all of the answer; an end that cost nothing | a run of its own |
 //!
-//! Of as many retries as jobs each gets one. What an orphan has made lies in the store like an answer with a key, so it
-//! survives a restart. What was running when a process died is known by the fingerprint in its record, and what was on
-//! its way to somebody by the name of its unfinished file: both are keyed hashes.
+//! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two of them get the same job.
+//! The answer of an orphan lies in the store like an answer with an idempotency key, so it survives a restart. A job
+//! that was running when a process died is found by the fingerprint in its record, and an answer that was being
+//! delivered then by the name of its unfinished file: both are keyed hashes.
 //!
 //! # What lies where
 //!
@@ -119,9 +121,10 @@ use shelf::{Shelf, Windows};
 const FOLDER: &str = "replays";
 /// One part in so many of the room is for orphans.
 const ORPHAN_SHARE: u64 = 4;
-/// No plain job takes longer.
+/// The longest time that a plain job can take.
 const LONGEST_JOB: Duration = Duration::from_secs(tables::REQUEST_TOTAL_SECONDS);
-/// How long a record that runs is looked at again of which no job is known here, and how often.
+/// The time for which a retry waits for a record in state `running` whose job this process does not know, and the pause
+/// between two looks at it.
 const RUNNING_PATIENCE: Duration = Duration::from_secs(1);
 const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 /// Between two clean-ups.
@@ -204,8 +207,8 @@ impl Replay {
         self.keyed.enter(caller.key(), scope, digest, request_id).await
     }
 
-    /// The keyed hash by which a retry of this plain request is known after a restart; nothing where none is expected and
-    /// files would have to be read for it.
+    /// The keyed hash by which a retry of this plain request is recognized after a restart; `None` if no retry is
+    /// expected and the hash would need files to be read.
     pub(crate) async fn fingerprint(&self, caller: &Caller, task: &SharedTask, marks_retries: bool) -> Option<Digest> {
         if self.orphans.is_none() || !(marks_retries || fingerprint::is_in_memory(task)) {
             return None;
@@ -219,8 +222,8 @@ impl Replay {
         }
     }
 
-    /// Registers a plain job without an idempotency key: the caller's side of it, and the job's. Where the caller's
-    /// client says that it marks its own retries, the answer is written down while the caller reads it.
+    /// Registers a plain job without an idempotency key, and returns the caller's side and the job's side of it. If the
+    /// caller's client says that it marks its own retries, the answer is written down while the caller reads it.
     pub(crate) fn expect<M: Recordable>(
         &self,
         caller: &Caller,
@@ -233,12 +236,12 @@ impl Replay {
         }))
     }
 
-    /// What a retry of a client's own gets without spending, of this life of the process or an earlier one; `None` where it
-    /// runs anew.
+    /// The answer for a client's own retry that costs nothing, from a job of this process or of an earlier one; `None`
+    /// if the retry must run anew.
     ///
     /// # Errors
     ///
-    /// Where it cannot be found out; nothing may be spent then.
+    /// Returns an error if the files of the request or the store cannot be read; nothing may be spent then.
     pub(crate) async fn earlier(
         &self,
         caller: &Caller,
@@ -258,14 +261,14 @@ impl Replay {
             let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
             match self.keyed.earlier(&fingerprint, since).await? {
                 Earlier::Nothing => return Ok(None),
-                // Its record may be about to be closed.
+                // The record may be about to be closed.
                 Earlier::Running if Instant::now() < until => tokio::time::sleep(RUNNING_PAUSE).await,
                 Earlier::Running | Earlier::Unknown => return Ok(Some(Orphans::unknown())),
             }
         }
     }
 
-    /// The same of this life only.
+    /// The same for jobs of this process only.
     pub(crate) async fn adopt(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<Follower> {
         adopt::adopt(self.orphans.as_ref()?, caller, &task.into()).await
     }
@@ -280,8 +283,8 @@ impl Replay {
         }
     }
 
-    /// Waits until every claim is settled or given back, and every answer that is owed is written down. The caller bounds
-    /// the wait.
+    /// Waits until every claim is settled or given back, and every answer that must be kept is written down. The caller
+    /// bounds the wait.
     pub(crate) async fn drain(&self) {
         self.pending.finished().await;
     }

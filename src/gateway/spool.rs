@@ -5,8 +5,8 @@
 //! Rules: memory does not grow with an upload, every attempt can read it again, and no file has a name, so none
 //! survives its request or a kill of the process.
 //!
-//! Overwriting the pages of a file that is already there was measured to cost a third of making a new one, so files
-//! are reused. They are written on threads that may wait: a disk that stalls must not hold up those who need none.
+//! Overwriting the pages of an existing file was measured to cost a third of creating a new one, so files are reused.
+//! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
 
 mod budget;
 mod kept;
@@ -37,14 +37,14 @@ use crate::image::Source;
 const IDLE_MAX: usize = 32;
 /// A file that waits keeps at most so much of the disk.
 const KEPT_BYTES: u64 = 32 * 1024 * 1024;
-/// Threads that may wait for the disk at once (ours): others need threads as well.
+/// The most threads that may block on the disk at once (ours), so that threads are left for other work.
 const DISK_THREADS: usize = 64;
 
 /// Makes places for uploads; clones share the files.
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
     pool: Arc<Pool>,
-    /// The key that what is written counts for.
+    /// The API key that the written bytes count for.
     owner: Option<Arc<str>>,
 }
 
@@ -53,7 +53,8 @@ pub(crate) struct Spool {
 pub(crate) struct Writer {
     place: Place,
     length: u64,
-    /// Somebody sends it. Otherwise it is of an answer that was paid for, and only the disk itself can refuse it.
+    /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for, and only the disk
+    /// itself can refuse them.
     owned: bool,
 }
 
@@ -114,7 +115,7 @@ impl Spool {
         Ok(Self { pool, owner: None })
     }
 
-    /// The same for what this key sends: it counts against the share of the key.
+    /// The same spool for uploads of this API key, which count against its share.
     pub(crate) fn owned_by(&self, key: Option<&str>) -> Self {
         Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
     }
@@ -124,26 +125,26 @@ impl Spool {
         Memory { share: self.pool.budgets.memory.share(self.owner.clone()), pool: Arc::clone(&self.pool) }
     }
 
-    /// What is held at this moment.
+    /// The bytes held at this moment.
     pub(crate) fn usage(&self) -> Usage {
         self.pool.budgets.usage()
     }
 
-    /// As [`Spool::begin`], on a thread that may wait.
+    /// Like [`Spool::begin`], on a thread that may block.
     ///
     /// # Errors
     ///
-    /// As [`Spool::begin`].
+    /// Like [`Spool::begin`].
     pub(crate) async fn open(&self) -> io::Result<Writer> {
         let spool = self.clone();
         self.pool.off_worker(move || spool.begin()).await
     }
 
-    /// Runs work with files on a thread that may wait.
+    /// Runs work with files on a thread that may block.
     ///
     /// # Errors
     ///
-    /// Where the work panics.
+    /// Returns an error if the work panics.
     pub(crate) async fn off_worker<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -155,7 +156,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// Where no more files can be made, or the rest of the disk belongs to the database.
+    /// Returns an error if no more files can be created, or if the rest of the disk is reserved for the database.
     pub(crate) fn begin(&self) -> io::Result<Writer> {
         if !self.pool.leaves_free(0) {
             return Err(self.pool.budgets.refuse(Exceeded::Free));
@@ -209,8 +210,8 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// Where the disk does not take it, or a budget does not allow it. A full disk is tried again when the files that only
-    /// wait have been let go.
+    /// Returns an error if the disk does not take the bytes or a budget does not allow them. If the disk is full, idle
+    /// files are dropped and the write is tried again.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.length + bytes.len() as u64;
         let pool = &self.place.pool;
@@ -232,11 +233,11 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::write`], on a thread that may wait.
+    /// Like [`Writer::write`], on a thread that may block.
     ///
     /// # Errors
     ///
-    /// As [`Writer::write`]; the writer is gone then.
+    /// Like [`Writer::write`]; the writer is dropped then.
     pub(crate) async fn append(mut self, bytes: Bytes) -> io::Result<Self> {
         let pool = Arc::clone(&self.place.pool);
         pool.off_worker(move || self.write(&bytes).map(|()| self)).await
@@ -250,7 +251,7 @@ impl Writer {
 
 #[cfg(test)]
 impl Spool {
-    /// With the limits that hold where nobody sets others.
+    /// A spool with the default limits.
     pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
         Self::open_in(data_dir, &Uploads::DEFAULT)
     }
@@ -288,11 +289,11 @@ impl Source for Spooled {
 // === impl Memory ===
 
 impl Memory {
-    /// From now on the body holds so many bytes.
+    /// Sets the number of bytes that the body holds.
     ///
     /// # Errors
     ///
-    /// Where the budget does not allow it.
+    /// Returns an error if the budget does not allow it.
     pub(crate) fn hold(&mut self, bytes: u64) -> io::Result<()> {
         self.share.set(bytes).map_err(|exceeded| self.pool.budgets.refuse(exceeded))
     }
@@ -310,7 +311,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Some(nameless) = self.nameless.take() else { return };
         match Handle::try_current() {
-            // A large file is made small again, which may take long.
+            // A large file is truncated, which may take long.
             Ok(runtime) if nameless.extent > KEPT_BYTES => {
                 let pool = Arc::clone(&self.pool);
                 drop(runtime.spawn_blocking(move || pool.give_back(nameless)));
@@ -327,7 +328,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so many more bytes leave the database its part of the disk, if need be without the files that wait.
+    /// True if writing `bytes` more leaves the database its part of the disk; idle files are dropped if necessary.
     fn leaves_free(&self, bytes: u64) -> bool {
         self.budgets.leaves_free(bytes) || {
             self.idle().clear();
@@ -340,7 +341,7 @@ impl Pool {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
-        // Work that was begun goes on where nobody waits for it any more, and keeps its file until it is over.
+        // Work that was begun continues even if nobody waits for it any more, and keeps its file until it is over.
         let work = Handle::current().spawn_blocking(move || {
             let result = work();
             drop(permit);

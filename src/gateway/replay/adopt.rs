@@ -11,12 +11,12 @@ use super::orphans::{Candidate, Orphans, Standing};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
 
-/// How long a job that has its caller still is watched before it is joined: a retry may be quicker than the news that
-/// the caller left, and an orphan is nobody else's.
+/// The time for which a retry watches a job whose caller is still there before it joins: the retry may arrive before
+/// the gateway notices that the caller left, and an orphan is not shared with a caller.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// An orphan of the same request, one that still has its caller, or an end that is remembered; `None` where the retry
-/// must run anew.
+/// Follows an orphan of the same request, else a job that still has its caller, else a remembered end; `None` if the
+/// retry must run anew.
 pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &SharedTask) -> Option<Follower> {
     let mut changes = orphans.changes();
     let until = Instant::now() + GRACE;
@@ -24,7 +24,8 @@ pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &Shared
     loop {
         changes.borrow_and_update();
         let mut same = same(orphans, caller, task, &mut wanted).await;
-        // Of several the one with the fewest retries, then the oldest: of as many retries as jobs each gets one.
+        // The job with the fewest retries comes first, then the oldest, so that concurrent retries are spread over the
+        // jobs.
         same.sort_by_key(|candidate| (candidate.retries, candidate.place.1));
         let of = |standing| same.iter().filter(move |candidate| candidate.standing == standing);
         if let Some(follower) = of(Standing::Orphan).find_map(|candidate| orphans.follow(candidate.place)) {
@@ -36,11 +37,11 @@ pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &Shared
         }
         if over || of(Standing::Attended).next().is_none() {
             let remembered = of(Standing::Remembered).find_map(|candidate| orphans.recall(candidate.place));
-            // It runs and cannot be followed: parts of its answer are gone already.
+            // The job runs but cannot be followed, because parts of its answer are no longer available.
             let lost = over && of(Standing::Attended).next().is_some();
             return remembered.or_else(|| lost.then(Orphans::unknown));
         }
-        // Whoever has it meanwhile, it is there when the grace is over.
+        // The hold keeps the job until the end of the grace, even if others read it to its end meanwhile.
         hold = hold.or_else(|| of(Standing::Attended).find_map(|candidate| orphans.hold(candidate.place)));
         // Whether it changed or the grace is over is seen by looking.
         let _ = timeout_at(until, changes.changed()).await;

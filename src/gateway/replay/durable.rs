@@ -1,4 +1,5 @@
-//! Answers that outlive the process: their bytes in a file, their row in the store; for idempotency keys and for orphans.
+//! Answers that outlive the process: their bytes in a file, their row in the store, for idempotency keys and for
+//! orphans.
 
 use std::sync::Arc;
 
@@ -12,33 +13,33 @@ use super::orphans::Orphans;
 use super::tape::Tape;
 use crate::gateway::store::{Claimed, ReplayDone, ReplayRow, ReplayState, RequestId, State, Timestamp};
 
-/// Why an answer is not kept.
+/// The reason why an answer is not kept.
 pub(super) type NotKept = Box<dyn std::error::Error + Send + Sync>;
 
-/// A file that is being written, with what its row must say.
+/// A file that is being written, with the contents of its row.
 pub(super) struct Unfinished {
-    /// The name that the file will have.
+    /// The name of the file when it is complete.
     pub(super) file: String,
     pub(super) key: FileKey,
     pub(super) head: Head,
 }
 
-/// What is known of an earlier try of a request.
+/// The state of an earlier try of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Earlier {
-    /// Nothing that would be paid for twice.
+    /// There is none, or a further try pays for nothing twice.
     Nothing,
-    /// It runs, or nobody has said yet that it is over.
+    /// It runs, or its record has not been closed yet.
     Running,
-    /// It may have been paid for, and nobody knows.
+    /// It may have been paid for, and its outcome is unknown.
     Unknown,
 }
 
-/// So many records of one request are looked at.
+/// The most records of one request that are read.
 const TWINS_MAX: u32 = 64;
 
 impl Keyed {
-    /// Makes an answer durable: first its bytes, then its row. Gives back the name of its file.
+    /// Makes an answer durable, first its bytes, then its row, and returns the name of its file.
     pub(super) async fn finish(
         &self,
         row: &ReplayRow,
@@ -63,10 +64,10 @@ impl Keyed {
         Ok(done.file)
     }
 
-    /// What the records say of an earlier try of this request, which began then or later.
+    /// Looks up earlier tries of this request, begun at `since` or later, in the records.
     pub(super) async fn earlier(&self, fingerprint: &Digest, since: Timestamp) -> Result<Earlier, ReplayError> {
         let states = self.store.twins(fingerprint, since, TWINS_MAX).await?;
-        // A retry of what cost nothing, whatever happened to others before it.
+        // The newest try cost nothing, so its retry is free to run, whatever happened to tries before it.
         if matches!(states.first(), Some(State::Failed | State::Refused)) {
             return Ok(Earlier::Nothing);
         }
@@ -78,7 +79,7 @@ impl Keyed {
         })
     }
 
-    /// The row of what an orphan has made.
+    /// The row for the answer of an orphan.
     pub(super) fn orphan_row(&self, fingerprint: Digest, request_id: RequestId, expires_at: Timestamp) -> ReplayRow {
         ReplayRow {
             scope: fingerprint,
@@ -90,7 +91,7 @@ impl Keyed {
         }
     }
 
-    /// Makes what an orphan has made durable. Of several that answer one request the first is kept.
+    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept.
     pub(super) async fn finish_orphan(
         &self,
         row: &ReplayRow,
@@ -104,7 +105,8 @@ impl Keyed {
         }
     }
 
-    /// What an orphan of an earlier life has left for this request: its answer, or the word that the answer is lost.
+    /// The answer that an orphan of an earlier process has left for this request, or the error "outcome unknown" if
+    /// that answer is lost.
     pub(super) async fn find_orphan(self: &Arc<Self>, fingerprint: &Digest) -> Result<Option<Follower>, ReplayError> {
         let now = Timestamp::now();
         let found = self.store.find_replay(fingerprint).await?;
@@ -121,10 +123,10 @@ impl Keyed {
         Ok(Some(Follower::told(&Arc::new(tape), Box::new(given))))
     }
 
-    /// A retry has all of what an orphan had made: from now on nobody else gets it.
+    /// Forgets an orphan after a retry has read all of its answer: nobody else gets it from now on.
     pub(super) fn forget_orphan(self: &Arc<Self>, scope: Digest, request_id: RequestId, file: &str) {
         self.shelf.remove(file);
-        // At once for whoever asks here, and in the store as soon as it can.
+        // Retries in this process see that at once, the store as soon as it can be written.
         self.forgetting().insert(scope);
         let (keyed, pending) = (Arc::clone(self), self.pending());
         let forget = async move {
@@ -137,7 +139,7 @@ impl Keyed {
         }
     }
 
-    /// The answer of a row, in its file; nothing where that is gone.
+    /// The answer of a row, read from its file; `None` if the file is gone.
     pub(super) fn tape_of(&self, scope: &Digest, done: &ReplayDone) -> Option<Tape> {
         let headers = serde_json::from_str(&done.headers).ok()?;
         let head = Head { status: done.status, content_type: done.content_type.clone(), headers };

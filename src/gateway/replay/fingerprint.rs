@@ -20,14 +20,14 @@ pub(super) type Digest = [u8; 32];
 /// So much of a file is read at once.
 const PIECE: usize = 256 * 1024;
 
-/// The digest of a task, worked out when somebody asks, with the task as long as that has not happened.
+/// The digest of a task, computed on first use; until then the task is kept.
 pub(super) struct Identity {
     task: Mutex<Option<SharedTask>>,
     digest: OnceCell<Digest>,
 }
 
 /// SHA-256 of operation, fields and files, or of the body of a request for a response. Files are read on a thread that
-/// may wait.
+/// may block.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub(super) async fn digest(task: &SharedTask) -> io::Result<Digest> {
     tokio::task::spawn_blocking(move || digest_here(&task)).await.map_err(io::Error::other)?
 }
 
-/// Whether no file must be read for the digest.
+/// True if the digest needs no file to be read.
 pub(super) fn is_in_memory(task: &SharedTask) -> bool {
     match task {
         SharedTask::Images(job) => job.material().is_none(),
@@ -146,7 +146,7 @@ impl Identity {
         Self { task: Mutex::new(Some(task)), digest: OnceCell::new() }
     }
 
-    /// The digest. After the first time the task, and its files with it, is let go.
+    /// The digest. After the first call the task is dropped, and its files with it.
     ///
     /// # Errors
     ///

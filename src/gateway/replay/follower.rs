@@ -22,7 +22,7 @@ pub(crate) struct Follower {
     tape: Arc<Tape>,
     seat: u64,
     ended: bool,
-    /// A frame that is being read on a thread that may wait, and how much of it was read before.
+    /// A frame that is being read on a thread that may block, and the number of its bytes that were delivered before.
     reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
     /// Told at the end whether everything was read.
     on_leave: Option<OnLeave>,

@@ -30,7 +30,7 @@ pub(super) struct Frames {
     key: LessSafeKey,
     /// A file without a name goes with its last reader.
     path: Option<PathBuf>,
-    /// It has its name; before that its name says that it is not whole.
+    /// True if the file has its final name; before that its name marks it as incomplete.
     whole: AtomicBool,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Debug for FileKey {
 // === impl Frames ===
 
 impl Frames {
-    /// A new file that only its owner can read, and its key. It gets this name when it is whole.
+    /// Creates a file that only its owner can read, and its key. [`Frames::finish`] gives it its final name.
     pub(super) fn create(path: PathBuf) -> io::Result<(Self, FileKey)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -137,8 +137,8 @@ impl Frames {
         Ok(frame)
     }
 
-    /// It is whole: gives it its name, and waits until a kill or a power cut can no longer lose it. Blocks: not for async
-    /// code.
+    /// Gives the complete file its final name, and waits until neither a kill nor a power failure can lose it. Blocks:
+    /// not for async code.
     pub(super) fn finish(&self) -> io::Result<()> {
         self.file.sync_data()?;
         if let Some(path) = &self.path {
@@ -165,7 +165,7 @@ impl Frames {
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // What nobody has made durable is of no use to anybody any more.
+        // A file that was never made durable cannot be found again.
         if !self.whole.load(Ordering::Acquire) {
             self.remove();
         }

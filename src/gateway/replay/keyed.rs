@@ -25,7 +25,7 @@ use crate::gateway::store::{
     KeyId, NodeId, ReplayDone, ReplayRow, ReplayState, RequestId, Store, StoredReplay, Timestamp, Vault,
 };
 
-/// Expired rows that are cleared at once, and how long others have the store to themselves after that.
+/// The number of expired rows deleted at once, and the pause after that for other users of the store.
 const SWEEP: u32 = 500;
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
@@ -45,7 +45,7 @@ pub(super) struct Keyed {
 
 /// A claim of this process.
 pub(super) struct Live {
-    /// The API key.
+    /// The API key that holds the claim.
     pub(super) owner: KeyId,
     digest: Digest,
     begun: Instant,
@@ -92,7 +92,7 @@ impl Keyed {
         Self { store, vault, shelf, node, window, live, unforgotten, forgetting, pending: PendingWork::new() }
     }
 
-    /// The same, with its claims counted there as well as what else is counted.
+    /// The same, with its claims counted in `pending` together with other work.
     pub(super) fn counted_by(self, pending: PendingWork) -> Self {
         Self { pending, ..self }
     }
@@ -101,7 +101,7 @@ impl Keyed {
         self.pending.begin()
     }
 
-    /// Takes over the files that an earlier life of this node has left.
+    /// Takes over the files that an earlier process of this node has left.
     pub(super) async fn settle(&self) -> Result<(), ReplayError> {
         let shelf = Arc::clone(&self.shelf);
         let settled = tokio::task::spawn_blocking(move || shelf.settle(Timestamp::now())).await;
@@ -204,7 +204,7 @@ impl Keyed {
         tape.map_or(Entrance::Lost, |tape| Entrance::Follow(Follower::of(&Arc::new(tape))))
     }
 
-    /// The orphans that a retry has had, as long as the store still has them.
+    /// The orphans that a retry has read, as long as the store still has them.
     pub(super) fn forgetting(&self) -> MutexGuard<'_, HashSet<Digest>> {
         self.forgetting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -236,13 +236,13 @@ impl Keyed {
         while cleared == SWEEP {
             let live = self.live_beyond_their_time();
             cleared = self.store.clear_replays(now, &live, SWEEP).await?;
-            // Records have their turn in between.
+            // The pause lets records be written in between.
             tokio::time::sleep(SWEEP_PAUSE).await;
         }
         Ok(())
     }
 
-    /// Claims of this process whose rows may be over: the jobs are not.
+    /// Claims of this process whose rows may have expired although the jobs still run.
     fn live_beyond_their_time(&self) -> Vec<Digest> {
         let live = self.live();
         live.iter().filter(|(_, live)| live.begun.elapsed() >= self.window).map(|(scope, _)| *scope).collect()

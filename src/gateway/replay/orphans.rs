@@ -1,9 +1,9 @@
 //! Plain jobs that a client's own retry may ask for again, and ends that must not be paid for again.
 //!
-//! A job that is registered is attended while somebody waits for its answer or reads it. When the last of them has left
-//! without all of it, it is an orphan: what it makes is written down, and retries follow. A retry that reads to the end
-//! takes it away; one that leaves before that leaves an orphan again. A retry that comes while others are there follows
-//! beside them. An end that is remembered is given to every retry.
+//! A registered job is attended while somebody waits for its answer or reads it. When the last of them has left without
+//! all of it, the job is an orphan: its answer is written down, and retries follow it. A retry that reads to the end
+//! removes it; one that leaves earlier leaves an orphan again. A retry that arrives while others are reading follows
+//! beside them. A remembered end is given to every retry.
 
 mod hold;
 mod index;
@@ -35,9 +35,10 @@ pub(crate) use index::Expected;
 pub(super) use index::{Candidate, Place, Standing};
 use index::{Entry, Gone, Index, Mode, unknown};
 
-/// Finished orphans that are kept; of more the oldest goes, of the API key whose orphans are the most bytes.
+/// The most finished orphans that are kept; beyond it the oldest one is dropped, of the API key whose orphans hold the
+/// most bytes.
 const MAX_FINISHED: usize = 64;
-/// Ends that are remembered; of more the oldest goes, of the API key that has most of them.
+/// The most ends that are remembered; beyond it the oldest one is dropped, of the API key that has the most.
 const MAX_REMEMBERED: usize = 4096;
 
 /// Every job of this process that a retry may ask for.
@@ -52,12 +53,12 @@ pub(super) struct Orphans {
     changed: watch::Sender<()>,
 }
 
-/// How a follower left.
+/// The state of a follower when it leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
-    /// With all of the answer.
+    /// It has read all of the answer.
     pub(super) whole: bool,
-    /// It was a retry, not the caller that the job was begun for.
+    /// It was a retry, not the caller for whom the job was begun.
     pub(super) retry: bool,
 }
 
@@ -85,7 +86,8 @@ impl Orphans {
         self.pending.begin()
     }
 
-    /// A job whose caller waits for it. Where the caller may come back, its answer is written down from the beginning.
+    /// Registers a job whose caller waits for it. If the client marks its retries, the answer is written down from the
+    /// beginning.
     pub(super) fn attend(&self, caller: &Caller, task: SharedTask, expected: Expected) -> Place {
         let mode = if expected.marks_retries { Mode::Written } else { Mode::Alone };
         self.insert(task, |identity| Entry { expected, ..Entry::new(caller.key(), identity, mode, Arc::default()) })
@@ -101,8 +103,8 @@ impl Orphans {
         place
     }
 
-    /// The answer is made. Where others want it too, or may, its own caller follows like them; otherwise it goes to the
-    /// caller as it comes, and nobody else can have it.
+    /// Decides who gets the finished answer. If others want it too, or may, its own caller follows it like them;
+    /// otherwise it goes to the caller as it comes (`None`), and nobody else can have it.
     pub(super) fn follow_own(self: &Arc<Self>, place: Place) -> Option<Follower> {
         let tape = {
             let mut index = self.index();
@@ -131,7 +133,7 @@ impl Orphans {
         Follower::told(tape, Box::new(move |whole| orphans.leave(place, Some(Left { whole, retry }))))
     }
 
-    /// Somebody leaves: a follower, or the own caller before there was anything to follow.
+    /// Notes that a follower leaves, or the own caller before there was anything to follow.
     pub(super) fn leave(self: &Arc<Self>, place: Place, left: Option<Left>) {
         let (gone, unstored) = {
             let mut index = self.index();
@@ -139,14 +141,14 @@ impl Orphans {
             let Left { whole, retry } = left.unwrap_or(Left { whole: false, retry: false });
             entry.readers = entry.readers.saturating_sub(1);
             entry.retries = entry.retries.saturating_sub(usize::from(retry));
-            // What a retry has read is what somebody before it has left without; the own caller's connection may be one
-            // that only a proxy holds.
+            // A retry that reads all of it settles an answer that somebody before it left unread. The own caller does
+            // not: its connection may be held open by a proxy alone.
             entry.owed = !whole || (entry.owed && !retry);
             if matches!(entry.mode, Mode::Alone | Mode::Given) {
                 entry.mode = Mode::Written;
             }
             let over = entry.is_over();
-            // Nobody new can have what went from hand to hand.
+            // An answer that was passed on without being kept cannot be read by new followers.
             let lost = entry.readers == 0 && entry.mode == Mode::Written && entry.tape.has_gap();
             let unstored = entry.is_unstored();
             let gone = match (over, lost) {
@@ -194,7 +196,7 @@ impl Orphans {
         of_key.filter_map(|(place, entry)| candidate(place, entry)).collect()
     }
 
-    /// Follows the job for a retry, if it still can be followed. It is an orphan again where the last of its followers
+    /// Follows the job for a retry, if that is still possible. The job is an orphan again if the last of its followers
     /// leaves before the end.
     pub(super) fn follow(self: &Arc<Self>, place: Place) -> Option<Follower> {
         let tape = {
@@ -212,7 +214,7 @@ impl Orphans {
         Some(self.told(&tape, place, true))
     }
 
-    /// What a retry gets that can have nothing of a job which is, or may have been, paid for.
+    /// The error for a retry that cannot get the answer of a job which was, or may have been, paid for.
     pub(super) fn unknown() -> Follower {
         Follower::of(&unknown())
     }
@@ -236,8 +238,8 @@ impl Orphans {
         self.let_task_go(place).await;
     }
 
-    /// The job has failed. An end that may have been paid for is remembered; after any other it is as if the job had never
-    /// been. Who follows it gets the error, or sees its answer break off.
+    /// Closes a failed job. An end that may have been paid for is remembered; after any other end the job is removed as
+    /// if it had never existed. Followers get the error, or see the answer break off.
     pub(super) fn fail(&self, place: Place, error: &Error) {
         let (head, body) = written(error);
         let before = {
@@ -258,7 +260,7 @@ impl Orphans {
         self.changed.send_replace(());
     }
 
-    /// Writes down what was made.
+    /// Writes down the answer of a job.
     pub(super) async fn take_down<M: Recordable>(self: &Arc<Self>, place: Place, made: M) {
         let room = Arc::clone(self) as Arc<dyn Room>;
         self.write(place, made, room).await;
@@ -280,7 +282,8 @@ impl Orphans {
         recorder.end();
     }
 
-    /// Where an answer is written down: in a file that may get a name, where a retry could be known after a restart.
+    /// The tape of the job and the file to write it to. The file gets a name if a fingerprint makes retries
+    /// recognizable after a restart.
     fn file(&self, place: Place, head: &Head) -> Option<(Arc<Tape>, io::Result<Frames>)> {
         let known = |entry: &Entry| (Arc::clone(&entry.tape), entry.key.clone(), entry.expected.fingerprint);
         let (tape, owner, fingerprint) = self.index().entries.get(&place).map(known)?;
@@ -297,7 +300,7 @@ impl Orphans {
         Some((tape, frames))
     }
 
-    /// An answer is whole. Of one that is not kept, those who follow have all of it from hand to hand.
+    /// Notes that an answer is complete. If it was not kept and nobody follows it, it is lost.
     fn ended(&self, place: Place) {
         let gone = {
             let mut index = self.index();
@@ -308,7 +311,8 @@ impl Orphans {
         gone.into_iter().for_each(|gone| self.dispose(gone));
     }
 
-    /// Makes the answer of an orphan durable, so that it survives the process. In memory it is one whatever comes of that.
+    /// Makes the answer of an orphan durable, so that it survives the process. If that fails, the orphan is kept in
+    /// this process.
     async fn store(self: &Arc<Self>, place: Place) {
         let Some((expected, answer, tape)) = self.index().unstored(place) else { return };
         let (Some(fingerprint), Some(frames)) = (expected.fingerprint, tape.frames()) else { return };
@@ -324,7 +328,7 @@ impl Orphans {
                     }
                     None => Some(file),
                 };
-                // A retry has had it meanwhile.
+                // A retry has read the answer meanwhile.
                 gone.into_iter().for_each(|file| self.forget(expected.clone(), &file));
             }
             Err(error) => {
@@ -333,7 +337,7 @@ impl Orphans {
         }
     }
 
-    /// The same on a task of its own.
+    /// Runs [`Self::store`] on a task of its own.
     fn store_alone(self: &Arc<Self>, place: Place) {
         let (orphans, pending) = (Arc::clone(self), self.pending());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -350,7 +354,7 @@ impl Orphans {
         }
     }
 
-    /// Removes the file of what is let go. Its row stays: after a restart it says that the answer is lost.
+    /// Removes the file of a dropped answer. Its row stays: after a restart it shows that the answer is lost.
     fn dispose(&self, gone: Gone) {
         gone.stored.into_iter().for_each(|file| self.keyed.shelf.remove(&file));
     }
@@ -391,7 +395,7 @@ impl Orphans {
         index.entries.values().filter(|entry| entry.ended.is_some() && entry.standing() == Some(standing)).count() > max
     }
 
-    /// The answer of one orphan goes; that it was made is remembered, so that no retry pays for it again.
+    /// Drops the answer of one orphan; its end is remembered, so that no retry pays for it again.
     fn lose_one(&self) -> bool {
         let lost = {
             let mut index = self.index();

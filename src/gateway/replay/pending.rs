@@ -1,12 +1,12 @@
-//! Work that must be over before the store is closed: claims that are settled or given back, answers that are written.
+//! Counts the work that must be over before the store is closed: claims to settle or give back, and answers to write.
 
 use tokio::sync::watch;
 
-/// Counts the work.
+/// The number of unfinished pieces of work.
 #[derive(Clone)]
 pub(super) struct PendingWork(watch::Sender<usize>);
 
-/// One piece of work, until it is dropped.
+/// One unfinished piece of work; dropping it ends it.
 pub(super) struct PendingGuard(watch::Sender<usize>);
 
 // === impl PendingWork ===
@@ -21,7 +21,7 @@ impl PendingWork {
         PendingGuard(self.0.clone())
     }
 
-    /// Resolves when there is none. The caller bounds the wait.
+    /// Resolves when no work is unfinished. The caller bounds the wait.
     pub(super) async fn finished(&self) {
         // The sender lives in `self`, so this cannot fail.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;

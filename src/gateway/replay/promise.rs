@@ -1,4 +1,4 @@
-//! A plain job and its caller, who may leave before all of the answer is there.
+//! A plain job and its caller, who may leave before the answer is complete.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -20,11 +20,11 @@ pub(crate) struct Promise<M: Recordable> {
     _pending: Option<PendingGuard>,
 }
 
-/// What the caller gets.
+/// The result that the caller gets.
 pub(crate) enum Given<M> {
-    /// What the job made, which nobody else reads.
+    /// The output of the job itself, if nobody else reads it.
     Made(M),
-    /// What the job made, as it is written down for whoever asks for it again.
+    /// A follower of the written answer, if others may ask for it again.
     Follow(Follower),
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Registered {
 enum Slot<M> {
     Empty(Option<Waker>),
     Full(Result<M, Error>),
-    /// It is written down, for others too.
+    /// The answer is written down, for others too.
     Written(Follower),
     /// The caller has the answer, or has left.
     Closed,
@@ -66,7 +66,8 @@ impl<M: Recordable> Pair<M> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the result to the caller. Back comes what must be written down: nobody waits for it, or others do as well.
+    /// Gives the result to the caller. Returns it if it must be written down, because nobody waits for it or others
+    /// read it too.
     fn hand_over(&self, result: Result<M, Error>) -> Option<M> {
         // Before the caller hears it: a retry may be quicker than what comes after.
         if let (Some(Registered { orphans, place }), Err(error)) = (&self.registered, &result) {
@@ -75,7 +76,8 @@ impl<M: Recordable> Pair<M> {
         let mut slot = self.slot();
         let Slot::Empty(waker) = &mut *slot else { return result.ok() };
         let waker = waker.take();
-        // The caller is a reader before anything is written: what has no room on disk waits for those who read already.
+        // The caller becomes a reader before anything is written: bytes for which the disk has no room wait for the
+        // readers that are there.
         let own = match (&self.registered, &result) {
             (Some(Registered { orphans, place }), Ok(_)) => orphans.follow_own(*place),
             (Some(_), Err(_)) | (None, _) => None,
@@ -128,8 +130,8 @@ impl<M: Recordable> Drop for Waiting<M> {
         let left = {
             let mut slot = self.0.slot();
             let left = std::mem::replace(&mut *slot, Slot::Closed);
-            // Within the lock: whoever makes the answer now finds the slot closed and the job without its caller. A
-            // follower leaves by itself.
+            // Under the lock, so that the job, when its answer is ready, finds the slot closed and the caller gone. A
+            // follower reports by itself that it leaves.
             if let (Slot::Empty(_) | Slot::Full(_), Some(Registered { orphans, place })) = (&left, &registered) {
                 orphans.leave(*place, None);
             }
@@ -170,8 +172,8 @@ impl<M: Recordable> Promise<M> {
         }
     }
 
-    /// The job is done. Where its caller has left, or others want it too, this writes down what was made, to its end: to
-    /// be awaited where no caller can drop it.
+    /// Completes the job. If its caller has left or others want the answer too, this writes all of it down, so it must
+    /// be awaited on a task that no caller can drop.
     pub(crate) async fn done(mut self, result: Result<M, Error>) {
         let made = self.pair.hand_over(result);
         let Some(Registered { orphans, place }) = self.pair.registered.take() else { return };
@@ -184,14 +186,14 @@ impl<M: Recordable> Promise<M> {
 
 impl<M: Recordable> Drop for Promise<M> {
     fn drop(&mut self) {
-        // After a result this says nothing new.
+        // After a result this has no effect.
         drop(self.pair.hand_over(Err(Error::Internal)));
     }
 }
 
 #[cfg(test)]
 impl<M> Given<M> {
-    /// What was made, where nobody else reads it.
+    /// The output of the job, if nobody else reads it.
     pub(super) fn alone(self) -> M {
         match self {
             Self::Made(made) => made,

@@ -100,7 +100,7 @@ impl Drop for Recorder {
 // === impl Sink ===
 
 impl Sink {
-    /// Seals and writes on a thread that may wait: a disk that stalls holds up nobody else.
+    /// Seals and writes on a thread that may block, so that a stalled disk holds up no other task.
     async fn keep(&mut self, tape: &Tape) -> io::Result<()> {
         let frame = tape.tail();
         if frame.is_empty() {
@@ -108,7 +108,7 @@ impl Sink {
         }
         let (room, frames, number) = (Arc::clone(&self.room), Arc::clone(&self.frames), self.next);
         let write = move || {
-            // What goes to make room is unlinked here too.
+            // Making room unlinks older files, which may block too.
             let reserved = reserve(&*room, frame.len() as u64)?;
             frames.write(number, frame).map(|()| reserved)
         };

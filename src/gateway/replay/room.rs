@@ -14,7 +14,7 @@ pub(super) struct Budget {
     used: AtomicU64,
 }
 
-/// Who keeps files, and lets some go for a new one.
+/// A holder of files that can drop some of them to make room for a new one.
 pub(super) trait Room: Send + Sync {
     /// What there is.
     fn budget(&self) -> &Arc<Budget>;
@@ -66,7 +66,7 @@ impl Budget {
 // === impl Reserved ===
 
 impl Reserved {
-    /// How much it is, in whole blocks.
+    /// The reserved bytes, rounded up to whole blocks.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,7 +1,7 @@
 //! The folder of kept answers: how much lies there, what goes first, what is left over from another life.
 //!
-//! The name of a file says whose answer it is, its end whether all of it is there, and its time how old it is: so a start
-//! reads the folder and not the database, which may have a row for every request of a day.
+//! The name of a file tells the API key of the answer, its extension whether the answer is complete, and its time its
+//! age. Therefore a start reads the folder and not the database, which may have a row for every request of a day.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,21 +18,21 @@ use super::frames::{FileKey, Frames, remove};
 use super::room::{Budget, Reserved, Room, reserve};
 use crate::gateway::store::{KeyId, Timestamp};
 
-/// What is added to the name of a file that is being written.
+/// The extension of a file that is being written.
 pub(super) const PART: &str = "part";
-/// How the name of an empty file ends that says: this answer was on its way when the process died.
+/// The extension of an empty file for an answer that was being delivered when the process died.
 const LOST: &str = "lost";
 
-/// Whose answer a file holds.
+/// The kinds of answers that a file can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// That of an idempotency key.
+    /// The answer for an idempotency key.
     Answer,
-    /// That of a plain job, which its caller may ask for again.
+    /// The answer of a plain job, which its caller may ask for again.
     Orphan,
 }
 
-/// How long answers are kept of which only the files are known.
+/// The times for which answers are kept if only their files are known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Windows {
     pub(super) answers: Duration,
@@ -50,17 +50,18 @@ pub(super) struct Shelf {
 #[derive(Default)]
 struct Finished {
     next: u64,
-    /// By the id of the API key.
+    /// The answers of each API key, by its id.
     owners: HashMap<String, Owned>,
-    /// The fingerprints of what an earlier life was giving to somebody when it died, and until when that matters.
+    /// The fingerprints of answers that an earlier process was delivering when it died, and the time until which they
+    /// matter.
     lost: HashMap<String, Timestamp>,
 }
 
-/// What one API key has here.
+/// The answers of one API key.
 #[derive(Default)]
 struct Owned {
     bytes: u64,
-    /// The oldest first.
+    /// The answers, the oldest first.
     answers: BTreeMap<u64, Answer>,
 }
 
@@ -71,7 +72,7 @@ struct Answer {
     reserved: Option<Reserved>,
 }
 
-/// A file that an earlier life has left.
+/// A file that an earlier process has left.
 struct Left {
     written: SystemTime,
     file: String,
@@ -79,11 +80,11 @@ struct Left {
     length: u64,
 }
 
-/// What its name says of it.
+/// The meaning of a file's name.
 enum Found {
-    /// All of an answer is there.
+    /// The file holds a complete answer.
     Whole(Kind),
-    /// An answer with this fingerprint was being given to somebody.
+    /// An answer with this fingerprint was being delivered.
     Lost(String),
 }
 
@@ -106,7 +107,7 @@ impl Shelf {
         Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), windows, finished: Mutex::default() }))
     }
 
-    /// Takes over what an earlier life has left, and removes every file that is none of it.
+    /// Takes over the files that an earlier process has left, and removes all others.
     ///
     /// # Errors
     ///
@@ -145,13 +146,13 @@ impl Shelf {
             return remove(&path);
         }
         match found {
-            // Its row says what it is. Without one nobody asks for it, and it goes with its time.
+            // The row has the details of the answer. A file without a row is never asked for, and expires.
             Found::Whole(_) => match reserve(self, length) {
                 Ok(reserved) => self.put(file, expires_at, Some(reserved)),
                 Err(_) => remove(&path),
             },
             Found::Lost(fingerprint) => {
-                // The file itself is the memory, so that another kill does not end it.
+                // The file itself is the record of the loss, so that it also survives another kill.
                 let lost = path.with_extension(LOST);
                 let emptied =
                     fs::rename(&path, &lost).and_then(|()| File::options().write(true).open(&lost)?.set_len(0));
@@ -163,7 +164,7 @@ impl Shelf {
         }
     }
 
-    /// Whether an earlier life was giving such an answer to somebody when it died.
+    /// True if an earlier process was delivering the answer with this fingerprint when it died.
     pub(super) fn has_lost(&self, fingerprint: &Digest, now: Timestamp) -> bool {
         self.finished().lost.get(&hex(fingerprint)).is_some_and(|until| *until > now)
     }
@@ -172,8 +173,8 @@ impl Shelf {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new file for an answer of this API key: the name that it will have when it is whole, itself and its key. That of
-    /// an orphan says by its fingerprint which request it answers.
+    /// Creates a file for an answer of this API key, and returns its final name, the file and its key. The name for an
+    /// orphan contains the fingerprint of its request.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Shelf {
         Ok((file, frames, key))
     }
 
-    /// Removes a file that was finished, whoever knows of it.
+    /// Removes a finished file, even if it is not counted here.
     pub(super) fn remove(&self, file: &str) {
         {
             let mut finished = self.finished();
@@ -251,7 +252,7 @@ impl Shelf {
 impl Kind {
     const ALL: [Self; 2] = [Self::Answer, Self::Orphan];
 
-    /// How the names of such files end.
+    /// The extension of the names of these files.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Answer => "answer",
@@ -263,7 +264,7 @@ impl Kind {
 // === impl Found ===
 
 impl Found {
-    /// What a file of this name is; nothing where it is worth nothing.
+    /// The meaning of a file of this name; `None` if the file is of no use.
     fn of(file: &str) -> Option<Self> {
         let (name, end) = file.rsplit_once('.')?;
         if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.as_str() == end) {
@@ -288,7 +289,7 @@ impl Room for Shelf {
         &self.budget
     }
 
-    /// The oldest of whoever has most.
+    /// Drops the oldest answer of the API key that holds the most bytes.
     fn evict(&self) -> bool {
         let evicted = self.finished().evict();
         if let Some(answer) = &evicted {
@@ -315,7 +316,7 @@ impl Finished {
     }
 }
 
-/// Whose answer lies in a file of this name. Older ones do not say so, and are all of one.
+/// The id of the API key in a file name. Older versions wrote no id; their files count as those of one owner.
 fn owner(file: &str) -> &str {
     file.split_once('-').map_or("", |(owner, _)| owner)
 }

@@ -118,7 +118,7 @@ impl Tape {
         state.wake_readers();
     }
 
-    /// The file, where it has one.
+    /// The file of the answer, if it has one.
     pub(super) fn frames(&self) -> Option<Arc<Frames>> {
         self.state().frames.clone()
     }

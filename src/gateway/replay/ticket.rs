@@ -33,7 +33,7 @@ pub(crate) struct Ticket {
     keyed: Arc<Keyed>,
     live: Arc<Live>,
     row: ReplayRow,
-    /// The store must not be closed before the claim is settled or given back.
+    /// Keeps the store open until the claim is settled or given back.
     _pending: PendingGuard,
 }
 

@@ -1,8 +1,8 @@
-//! Byte budgets: how much unfinished and running requests may hold, in all and for each key, and how much of the disk
-//! is left to the database.
+//! Byte budgets: the bytes that unfinished and running requests may hold, in all and for each API key, and the part of
+//! the disk that is reserved for the database.
 //!
-//! What is held counts, never what a request announces, so small requests are not refused for the sake of large ones.
-//! A request beyond a budget is refused; what is held already is left alone.
+//! Only bytes that are held count, not those that a request announces, so small requests are not refused for the sake
+//! of large ones. A request beyond a budget is refused; requests that hold bytes already are left alone.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,27 +12,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gateway::config::Uploads;
 
-/// A budget does not allow more.
+/// The budget that a request would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exceeded {
-    /// Bodies of one key, in memory.
+    /// Memory for the request bodies of one API key.
     #[error("the request bodies of this key that are still arriving hold as much memory as one key may use")]
     KeyMemory,
-    /// Uploads of one key, on disk.
+    /// Disk for the uploads of one API key.
     #[error("the uploads of this key hold as much of the disk as one key may use")]
     KeyDisk,
-    /// Bodies of all keys, in memory.
+    /// Memory for all request bodies.
     #[error("request bodies that are still arriving hold as much memory as all of them may use")]
     Memory,
-    /// Uploads of all keys, on disk.
+    /// Disk for all uploads.
     #[error("uploads hold as much of the disk as all of them may use")]
     Disk,
-    /// The file system has only as much free as belongs to the database.
+    /// The free space of the file system that is reserved for the database.
     #[error("the file system has only as much free as is kept for the database")]
     Free,
 }
 
-/// What is held at this moment, and how often more was refused.
+/// The bytes held at this moment, and the number of refusals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// Bytes of request bodies in memory.
@@ -52,7 +52,7 @@ pub(super) struct Budgets {
     refused: AtomicU64,
 }
 
-/// Bytes of one kind.
+/// The bytes of one kind.
 #[derive(Debug)]
 pub(super) struct Budget {
     most: u64,
@@ -68,7 +68,7 @@ struct Held {
     by_key: HashMap<Arc<str>, u64>,
 }
 
-/// Bytes that count against a budget until this is dropped. Without an owner they count, and are never refused: they
+/// Bytes that count against a budget until this is dropped. Without an owner they count but are never refused: they
 /// belong to answers that were paid for.
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -98,7 +98,7 @@ impl Budgets {
         }
     }
 
-    /// Whether so many more bytes leave the database its part of the disk. Asks the file system.
+    /// True if writing `bytes` more leaves the database its part of the disk, as the file system reports it.
     pub(super) fn leaves_free(&self, bytes: u64) -> bool {
         self.free.available().is_none_or(|available| available >= self.free.least.saturating_add(bytes))
     }
@@ -108,7 +108,7 @@ impl Budgets {
         Usage { memory: self.memory.held().all, disk: self.disk.held().all, refused }
     }
 
-    /// Counts a refusal, which is told as an error of the disk.
+    /// Counts a refusal, and returns it as an error of the disk.
     pub(super) fn refuse(&self, exceeded: Exceeded) -> io::Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
         io::Error::new(io::ErrorKind::QuotaExceeded, exceeded)
@@ -130,7 +130,7 @@ impl Budget {
 // === impl Share ===
 
 impl Share {
-    /// From now on so many bytes in all.
+    /// Sets the total number of bytes of this share.
     pub(super) fn set(&mut self, bytes: u64) -> Result<(), Exceeded> {
         let (more, less) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
         let mut held = self.budget.held();
@@ -155,7 +155,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // Less is never refused.
+        // A smaller number is never refused.
         let _: Result<(), Exceeded> = self.set(0);
     }
 }
@@ -163,14 +163,14 @@ impl Drop for Share {
 // === impl FreeSpace ===
 
 impl FreeSpace {
-    /// Bytes that may still be written; nothing where the system does not say.
+    /// The number of bytes that may still be written; `None` if the system does not report it.
     #[cfg(unix)]
     fn available(&self) -> Option<u64> {
         let found = rustix::fs::statvfs(&self.folder).ok()?;
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// Nobody is asked here.
+    /// Not known on this system.
     #[cfg(not(unix))]
     fn available(&self) -> Option<u64> {
         let _ = &self.folder;

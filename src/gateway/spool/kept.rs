@@ -48,7 +48,7 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// Where the disk does not take it, or a budget does not allow it.
+    /// Returns an error if the disk does not take the bytes, or a budget does not allow them.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
         let length = self.held.len() + bytes.len();
         if length <= HELD_MAX {

@@ -209,7 +209,7 @@ fn what_a_key_holds_on_disk_is_bounded_and_comes_back() {
     other.write(&[0; 20]).unwrap();
     drop((second, other));
     assert_eq!(spool.usage().disk, 0);
-    // What was paid for is not refused.
+    // Answers that were paid for are not refused.
     spool.begin().unwrap().write(&[0; 1000]).unwrap();
 }
 

@@ -1,18 +1,18 @@
-//! Jobs that are kept for a retry while it waits a little for an orphan.
+//! Holds that keep jobs for a retry while it waits for an orphan.
 
 use std::sync::Arc;
 
 use super::Orphans;
 use super::index::{Entry, Gone, Mode, Place, Standing};
 
-/// A job that is kept for a retry, until this is dropped.
+/// A job that is kept for a retry until this is dropped.
 pub(in super::super) struct Hold {
     orphans: Arc<Orphans>,
     place: Place,
 }
 
 impl Orphans {
-    /// Keeps what a retry may follow a little later, whoever else has it until then.
+    /// Keeps a job that a retry may follow a little later, even if others read it to its end before.
     pub(in super::super) fn hold(self: &Arc<Self>, place: Place) -> Option<Hold> {
         let mut index = self.index();
         let entry = index.entries.get_mut(&place)?;

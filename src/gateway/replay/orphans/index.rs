@@ -1,4 +1,4 @@
-//! What is known of each job that a retry may ask for.
+//! The index of the jobs that a retry may ask for.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use crate::gateway::replay::head::written;
 use crate::gateway::replay::tape::Tape;
 use crate::gateway::store::KeyId;
 
-/// The cheap hash of the request, and a number: the older, the smaller.
+/// A cheap hash of the request, and a number that grows with each job.
 pub(in super::super) type Place = (u64, u64);
 
 #[derive(Default)]
@@ -27,85 +27,85 @@ pub(in super::super) struct Entry {
     pub(in super::super) expected: Expected,
     pub(in super::super) identity: Arc<Identity>,
     pub(in super::super) tape: Arc<Tape>,
-    /// Its own caller and the retries that are there.
+    /// The number of readers: the own caller and retries.
     pub(in super::super) readers: usize,
-    /// The retries among them.
+    /// The number of retries among the readers.
     pub(in super::super) retries: usize,
-    /// Retries that wait a little for an orphan, and follow this one otherwise.
+    /// The number of retries that wait for an orphan, and follow this job if there is none.
     pub(in super::super) holds: usize,
-    /// Somebody has left without all of the answer, and no retry has had it since.
+    /// True if somebody has left without all of the answer, and no retry has read it since.
     pub(in super::super) owed: bool,
     pub(in super::super) mode: Mode,
-    /// The file of an answer that is not durable.
+    /// The file of an answer that is not durable yet.
     pub(in super::super) unfinished: Option<Unfinished>,
-    /// The name of the file of one that is.
+    /// The name of the file of a durable answer.
     pub(in super::super) stored: Option<String>,
-    /// When it was over. What is in flight does not grow old: its own deadlines bound it.
+    /// The time at which the job was over. A job in flight does not expire: its own deadlines bound it.
     pub(in super::super) ended: Option<Instant>,
 }
 
-/// What is known of a job when it is registered.
+/// The facts about a job that are known when it is registered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
     /// The id of the request.
     pub(crate) request_id: String,
-    /// The caller's client says of each request whether it has sent it before, so this one may come back.
+    /// True if the client marks its retries, so this request may come back.
     pub(crate) marks_retries: bool,
-    /// What tells after a restart that a retry means this request.
+    /// The keyed hash by which a retry of this request is recognized after a restart.
     pub(crate) fingerprint: Option<Digest>,
 }
 
-/// What is let go of an answer: its room, and the file that outlives it otherwise.
+/// The parts of a dropped answer: its room, and the file that would otherwise outlive it.
 pub(in super::super) struct Gone {
     pub(in super::super) _tape: Arc<Tape>,
     pub(in super::super) stored: Option<String>,
     pub(in super::super) request: Expected,
 }
 
-/// What becomes of the answer.
+/// The way in which the answer of a job is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Mode {
-    /// Nobody but the own caller wants it so far: it goes there as it comes.
+    /// Only the own caller wants it so far, and would get it as it comes.
     Alone,
-    /// It has gone there: nobody else can have it.
+    /// The own caller gets it as it comes, so nobody else can have it.
     Given,
-    /// It is written down for whoever wants it.
+    /// It is written down for everybody who wants it.
     Written,
-    /// An end that every retry gets again.
+    /// It is an end that every retry gets again.
     Remembered,
 }
 
-/// What a retry finds.
+/// The state in which a retry finds a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Standing {
-    /// Somebody waits for it or reads it.
+    /// Somebody waits for the answer or reads it.
     Attended,
-    /// Nobody does, and it is owed.
+    /// Nobody reads the answer, and somebody has left without it.
     Orphan,
-    /// An end that every retry gets again.
+    /// It is an end that every retry gets again.
     Remembered,
 }
 
-/// What a retry may mean.
+/// A job that a retry may mean.
 pub(in super::super) struct Candidate {
     pub(in super::super) place: Place,
     pub(in super::super) identity: Arc<Identity>,
     pub(in super::super) standing: Standing,
-    /// How many retries are there already.
+    /// The number of retries that follow it already.
     pub(in super::super) retries: usize,
 }
 
 // === impl Index ===
 
 impl Index {
-    /// What must be made durable, where it is an orphan that is whole.
+    /// The answer to be made durable, if the job is a finished orphan.
     pub(in super::super) fn unstored(&mut self, place: Place) -> Option<(Expected, Unfinished, Arc<Tape>)> {
         let entry = self.entries.get_mut(&place).filter(|entry| entry.is_unstored())?;
         let answer = entry.unfinished.take()?;
         Some((entry.expected.clone(), answer, Arc::clone(&entry.tape)))
     }
 
-    /// The oldest that is over of the API key that has most: bytes of answers, or ends that are remembered.
+    /// The oldest finished job of the API key that has the most bytes of answers, or the most remembered ends.
     pub(in super::super) fn least_worthy(&self, standing: Standing) -> Option<Place> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, Place))> = HashMap::new();
         for (place, entry) in &self.entries {
@@ -143,7 +143,7 @@ impl Entry {
         }
     }
 
-    /// What a retry finds; nothing where it cannot have the answer.
+    /// The state for a retry; `None` if it cannot have the answer.
     pub(in super::super) fn standing(&self) -> Option<Standing> {
         match self.mode {
             Mode::Remembered => Some(Standing::Remembered),
@@ -153,7 +153,8 @@ impl Entry {
         }
     }
 
-    /// Nobody can have the answer any more, and nobody may pay for it again. What it had is given back.
+    /// Turns the job into a remembered end: nobody can have its answer any more, and nobody may pay for it again.
+    /// Returns the resources that it held.
     pub(in super::super) fn lose(&mut self) -> Gone {
         self.mode = Mode::Remembered;
         let (tape, stored) = (std::mem::replace(&mut self.tape, unknown()), self.stored.take());
@@ -164,19 +165,19 @@ impl Entry {
         Gone { _tape: self.tape, stored: self.stored, request: self.expected }
     }
 
-    /// Whether everybody who has asked for the answer has it.
+    /// True if everybody who has asked for the answer has it.
     pub(in super::super) fn is_over(&self) -> bool {
         self.readers == 0 && self.holds == 0 && !self.owed && self.mode != Mode::Remembered
     }
 
-    /// Whether it is an orphan that is whole, and not durable.
+    /// True if it is a finished orphan that is not durable.
     pub(in super::super) fn is_unstored(&self) -> bool {
         let orphan = self.owed && self.standing() == Some(Standing::Orphan);
         orphan && self.ended.is_some() && self.unfinished.is_some() && !self.tape.has_gap()
     }
 }
 
-/// The error of an answer that is lost.
+/// The error for an answer that is lost.
 pub(in super::super) fn unknown() -> Arc<Tape> {
     let (head, body) = written(&Error::Upstream(Fault::Unknown));
     Arc::new(Tape::from_bytes(head, body))

@@ -259,7 +259,7 @@ async fn a_start_reads_no_claims_and_a_sweep_clears_all_that_are_over() {
     let (job, answer) = (job("red"), bytes(100_000));
     ticket(&house.open().await, &house.ada, &job).await.record(Ok(Made::whole(&answer))).await;
     crate::gateway::store::testing::expired_replays(&house.dir, 20_000).await;
-    // A store that answers nothing: what a start needs stands in the folder.
+    // The store answers nothing: the start finds all that it needs in the folder.
     house.double.set_trouble(Some(trouble));
     let replay = house.open().await;
     house.double.set_trouble(None);

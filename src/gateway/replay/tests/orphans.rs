@@ -275,7 +275,7 @@ async fn an_orphan_is_preferred_to_an_older_end() {
     assert_eq!(remembered(&replay, &house.ada, &job).await, "content_refused");
 }
 
-/// Whether the answer of an orphan is still there; otherwise a retry hears that it is lost.
+/// True if the answer of an orphan is still there; otherwise a retry must get the error that it is lost.
 async fn kept(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> bool {
     let follower = replay.adopt(caller, job).await.expect("an orphan or an end");
     if follower.head().await.unwrap().status == 200 {
@@ -339,7 +339,7 @@ async fn memory_of_ends_has_a_bound() {
         replay.remember(&house.ada, &other, &Error::Upstream(Fault::Refused)).await;
     }
     assert!(replay.adopt(&house.ada, &first).await.is_none());
-    // Those of one key cost no other key its own.
+    // The answers of one API key do not displace those of another.
     replay.remember(&house.bob, &first, &Error::Upstream(Fault::Refused)).await;
     for _ in 0..100 {
         replay.remember(&house.ada, &other, &Error::Upstream(Fault::Refused)).await;
