@@ -73,7 +73,7 @@ pub(crate) struct Accounts {
     store: Arc<dyn Store>,
     vault: Vault,
     tokens: Arc<Tokens>,
-    /// Tries credentials by themselves.
+    /// The endpoint at which credentials are checked by themselves.
     endpoint: Arc<dyn TokenEndpoint>,
     /// Whether the store has answered when it was asked last.
     well: AtomicBool,
@@ -82,11 +82,11 @@ pub(crate) struct Accounts {
 /// The account that made a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
-    /// It serves the group, or rests and will.
+    /// The account serves the group, or will when its rest is over.
     Serves(String),
-    /// It is disabled or deleted, or does not serve the group any more.
+    /// The account is disabled or deleted, or does not serve the group any more.
     Gone,
-    /// No record tells of such a response of this user.
+    /// No record shows such a response for this user.
     Unknown,
 }
 
@@ -165,11 +165,11 @@ impl Accounts {
         self.pool.likely(&wanted(task.into(), caller, &[]))
     }
 
-    /// Which account made the response with this id for the caller's user.
+    /// The account that made the response with this id for the caller's user.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
+    /// Returns an error if the store cannot be read.
     pub(crate) async fn maker_of(&self, response_id: &str, caller: &Caller) -> Result<Maker, StoreError> {
         let Some(name) = self.store.maker_of_response(response_id, caller.user()).await? else {
             return Ok(Maker::Unknown);
@@ -189,12 +189,12 @@ impl Accounts {
         self.pool.now()
     }
 
-    /// Whether the last look at the store was answered.
+    /// True if the last read of the store succeeded.
     pub(crate) fn can_read(&self) -> bool {
         self.well.load(Ordering::Relaxed)
     }
 
-    /// Whether no lease is given any more.
+    /// True if no more leases are given.
     pub(crate) fn is_stopped(&self) -> bool {
         self.pool.is_stopped()
     }

@@ -49,15 +49,16 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
     })
 }
 
-/// What was read of a request. What cannot be used is counted for its key: it leaves no record.
+/// Passes on the result of reading a request. A request that cannot be used leaves no record, so it is counted for its
+/// key.
 ///
 /// # Errors
 ///
-/// The same.
+/// The error of `read`.
 pub(crate) fn counted<T, E: Into<Error>>(gateway: &Gateway, caller: &Caller, read: Result<T, E>) -> Result<T, Error> {
     read.map_err(|error| {
         let error = error.into();
-        // A client that left has refused itself, and what is too much for now may be good later.
+        // A caller that left is not refused, and a request that is too much for now may be accepted later.
         if matches!(error.code().status(), 400 | 404 | 413 | 415) {
             gateway.keys().note_refusal(caller);
         }

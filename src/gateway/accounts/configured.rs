@@ -1,4 +1,4 @@
-//! The accounts of the configuration, brought up to date while the gateway runs.
+//! The accounts of the configuration, updated while the gateway runs.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use super::member::Member;
 use crate::gateway::config;
 use crate::gateway::store::StoreError;
 
-/// Why an account that is new to the pool is not used before the store was asked about it.
+/// The reason for which an account that is new to the pool is not used until its state was read from the store.
 const UNKNOWN: &str = "its state is not known yet";
 
 // === impl Accounts ===
 
 impl Accounts {
     /// Takes over the accounts of a configuration that was read again; their rows must be in the store. An account that
-    /// goes on keeps its rest, its health and its calls; the calls of one that is gone are finished.
+    /// stays keeps its rest, its health and its calls; the calls of one that is gone are finished.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble: accounts that are new then come into use as soon as it answers again.
+    /// Returns an error if the store cannot be read. New accounts then come into use as soon as it can.
     pub(crate) async fn configure(
         &self,
         before: &[config::Account],

@@ -16,7 +16,7 @@ const ABSURD: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Where nothing useful is stated (U15).
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// An account whose key is known and not allowed is not asked again for so long, and then twice as long as before.
+/// An account whose credentials are valid but not permitted rests for this long, and then each time twice as long.
 const UNFIT_MIN: Duration = Duration::from_secs(60);
 const UNFIT_MAX: Duration = Duration::from_secs(3600);
 /// After 401, for each one so far (ours): time enough for a key that has just been made to be known everywhere.
@@ -31,7 +31,7 @@ pub(crate) enum Cause {
     Exhausted,
     /// It was asked too much too fast.
     Throttled,
-    /// It may not do what was asked, or is not paid: as an earlier version has stored it.
+    /// It is not permitted to do what was asked, or has not been paid for. Only earlier versions store this cause.
     Unfit,
     /// Its credentials were refused.
     Unauthorized,
@@ -112,7 +112,7 @@ impl Cooling {
         }
     }
 
-    /// The credentials are good after all: what was held against them is over.
+    /// The credentials proved valid: earlier refusals no longer count.
     pub(super) fn acquit(&mut self) {
         self.refusals = Steps::default();
         self.rest = self.rest.filter(|rest| rest.cause != Cause::Unauthorized);
@@ -149,7 +149,7 @@ impl Cooling {
     }
 }
 
-/// Twice as long with each step.
+/// `first`, doubled with each step.
 pub(super) fn doubled(first: Duration, step: u32) -> Duration {
     first.saturating_mul(1 << step.min(16))
 }
@@ -166,7 +166,7 @@ impl Steps {
         self.count - 1
     }
 
-    /// A success of a call that was granted then: whether there is nothing left.
+    /// Forgets the steps after a success of a call that was granted at this time; true if nothing is left.
     pub(super) fn forget(&mut self, granted: Instant) -> bool {
         let forgets = self.since.is_none_or(|since| granted >= since);
         if forgets {

@@ -51,7 +51,7 @@ impl Health {
         }
     }
 
-    /// Since when and until when it is left out, and how often in a row it has failed, where it is.
+    /// The start and the end of the ejection, and the number of failures in a row; `None` if it is not ejected.
     pub(super) fn ejection(&self) -> Option<(Instant, Instant, u32)> {
         self.ejected.map(|ejected| (ejected.since, ejected.until, self.faults))
     }

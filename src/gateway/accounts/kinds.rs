@@ -1,10 +1,10 @@
-//! Requests that wait and need the same of an account: one verdict is true of all of them, however many there are.
+//! Waiting requests grouped by their needs: one verdict holds for all requests of a group, however many there are.
 
 use std::collections::HashMap;
 
 use super::pool::Wanted;
 
-/// What those who wait need, each once, and how many need it.
+/// The distinct needs of the waiting requests, with the number of requests that have each.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     ids: HashMap<Wanted, u64>,
@@ -15,7 +15,8 @@ pub(super) struct Kinds {
 // === impl Kinds ===
 
 impl Kinds {
-    /// One more waits who needs this; names what it needs. A conversation says only which of several accounts is chosen.
+    /// Adds a waiting request, and returns the id of its kind. The session is no part of the kind: it only decides
+    /// which of several accounts is preferred.
     pub(super) fn join(&mut self, wanted: &Wanted) -> u64 {
         let kind = Wanted { session: None, ..wanted.clone() };
         if let Some(id) = self.ids.get(&kind) {
@@ -28,7 +29,7 @@ impl Kinds {
         self.next
     }
 
-    /// One of them waits no longer.
+    /// Removes a waiting request of this kind.
     pub(super) fn leave(&mut self, id: u64) {
         let Some((kind, count)) = self.waiting.get_mut(&id) else { return };
         *count -= 1;
@@ -38,7 +39,7 @@ impl Kinds {
         }
     }
 
-    /// What is true of each kind that anybody waits for; nothing where it is true of none.
+    /// The kinds of waiting requests for which `of` is true; `None` if there are none.
     pub(super) fn where_true(&self, mut of: impl FnMut(&Wanted) -> bool) -> Option<Vec<u64>> {
         let found: Vec<u64> = self.waiting.iter().filter(|(_, (kind, _))| of(kind)).map(|(id, _)| *id).collect();
         (!found.is_empty()).then_some(found)

@@ -34,7 +34,8 @@ pub(crate) enum Lesson {
         /// 401 or 403.
         status: u16,
     },
-    /// It is not paid, or has not the model that was asked for: it is not asked for this model for a while.
+    /// It has not been paid for, or does not have the model that was asked for: it is not asked for this model for a
+    /// while.
     Unfit {
         /// 402 or 404.
         status: u16,
@@ -75,7 +76,7 @@ impl Accounts {
         Again::Other
     }
 
-    /// Takes in what an attempt has taught whose lease has been given back.
+    /// Takes in the lesson of an attempt whose lease has been given back.
     pub(crate) async fn learn_of(&self, granted: &Granted, lesson: Lesson) {
         self.pool.learn(granted, lesson);
         if let Some(account) = self.pool.name_of(granted.member) {

@@ -29,13 +29,13 @@ pub(super) struct Place {
     granted: Granted,
 }
 
-/// For what a lease was given out: what is learnt from its attempt is held against this.
+/// The account, time and model of a lease. The lesson of its attempt is held against these.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
-    /// The account. Not by name: one that was deleted and added again is another.
+    /// The account, by number: one that was deleted and added again under the same name is another.
     pub(super) member: u64,
     pub(super) at: Instant,
-    /// The model that was asked for; nothing where a command asks.
+    /// The model that was asked for; `None` for a command.
     pub(super) model: Option<Arc<str>>,
 }
 
@@ -62,7 +62,7 @@ impl Lease {
         self.fresh.get().or(self.authorization.as_ref())
     }
 
-    /// What was given out, so that it can be spoken of when the place is free again.
+    /// The grant of this lease, which can be used after the place was given back.
     pub(crate) fn granted(&self) -> Granted {
         self.place.granted.clone()
     }

@@ -29,9 +29,9 @@ pub(super) struct Member {
     pub(super) probing: bool,
     pub(super) disabled: Option<String>,
     pub(super) health: Health,
-    /// Its credentials were refused so often that they are to be tried by themselves.
+    /// Its credentials were refused so often that they must be checked by themselves.
     pub(super) doubted: bool,
-    /// They are being tried.
+    /// Its credentials are being checked.
     pub(super) trying: bool,
     cooling: Cooling,
     unfit: Unfit,
@@ -40,7 +40,7 @@ pub(super) struct Member {
     unsaved: Option<AccountChange>,
     /// The rest as the store has it.
     stored: Option<Timestamp>,
-    /// The end of the ejection that the store has been told of.
+    /// The end of the ejection that the store has last been told.
     told_ejected: Option<Instant>,
 }
 
@@ -132,7 +132,7 @@ impl Member {
         u32::try_from(taken.saturating_mul(1000) / all.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// What an attempt for this model has taught.
+    /// Takes in the lesson of an attempt for this model.
     pub(super) fn learn(&mut self, lesson: Lesson, model: Option<&Arc<str>>, moment: Moment, wall: DateTime<Utc>) {
         let before = self.rest(moment.now);
         match lesson {
@@ -166,12 +166,12 @@ impl Member {
         self.note_rest(before, moment.now, wall);
     }
 
-    /// Its credentials were tried by themselves, and refused with this status.
+    /// Its credentials were checked by themselves and refused with this status.
     pub(super) fn refused(&mut self, status: u16) {
         self.disable(format!("the upstream refuses its credentials again and again (status {status})"));
     }
 
-    /// Its credentials were tried by themselves, and are good: what was refused was what callers asked for.
+    /// Its credentials were checked by themselves and are valid: the refusals were caused by the callers' requests.
     pub(super) fn acquit(&mut self, now: Instant) {
         self.cooling.acquit();
         if self.rest(now).is_none() {
@@ -199,7 +199,7 @@ impl Member {
         }
     }
 
-    /// What the store is to be told of its health, where that has changed; how long an ejection lasts marks it.
+    /// The health to be written to the store; `None` if it has not changed. Two ejections are told apart by their ends.
     pub(super) fn untold_health(
         &self,
         now: Instant,
@@ -215,7 +215,7 @@ impl Member {
         (until != self.told_ejected).then_some((until, failing))
     }
 
-    /// The store has been told.
+    /// Notes that the store has been told.
     pub(super) const fn told_health(&mut self, until: Option<Instant>) {
         self.told_ejected = until;
     }

@@ -35,13 +35,14 @@ const PERMANENT: &[&str] = &[
     "refresh_token_invalidated",
 ];
 
-/// Where tokens come from, and where credentials are tried. The implementation makes one call, follows no redirect and repeats nothing.
+/// The calls that obtain tokens and check credentials. The implementation makes one call, follows no redirect and
+/// repeats nothing.
 #[async_trait]
 pub(crate) trait TokenEndpoint: Send + Sync {
     /// One `POST` of a form; whatever status comes back is an answer.
     async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenAnswer, Unreachable>;
 
-    /// One `GET /models`, which makes nothing: the status that credentials get there.
+    /// The status of one `GET /models` with the credentials, a call that produces nothing and costs nothing.
     async fn probe(&self, address: &Address, authorization: Option<&HeaderValue>) -> Result<u16, Unreachable>;
 }
 

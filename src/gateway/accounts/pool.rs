@@ -25,7 +25,7 @@ use super::{Lesson, NoLease};
 use crate::gateway::config::Protocol;
 use crate::gateway::store::{Failing, Timestamp};
 
-/// So many requests may wait in all, and of one user (ours).
+/// The most requests that may wait, in all and of one user (ours).
 const QUEUE_MAX: usize = 4096;
 const USER_MAX: usize = 1024;
 
@@ -52,11 +52,11 @@ pub(super) struct Wanted {
     /// What the request speaks; nothing where it is no request of a caller.
     pub(super) protocol: Option<Protocol>,
     pub(super) large: bool,
-    /// The model that it names; nothing where it is no request of a caller.
+    /// The model that the request names; `None` if it is not a caller's request.
     pub(super) model: Option<Arc<str>>,
     /// What names the conversation that it belongs to, where it belongs to one.
     pub(super) session: Option<Arc<[u8]>>,
-    /// The one account that can serve it, where no other can.
+    /// The only account that can serve the request, if no other can.
     pub(super) only: Option<String>,
     /// The accounts that have had their turn.
     pub(super) tried: Vec<String>,
@@ -65,7 +65,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 struct Waiter {
     wanted: Wanted,
-    /// What it needs, among those who wait.
+    /// The kind of the request, as [`Kinds`] names it.
     kind: u64,
     answer: oneshot::Sender<Result<Place, NoLease>>,
 }
@@ -140,7 +140,7 @@ impl Pool {
         match verdict {
             _ if inner.stopped => Asked::Answered(Err(NoLease::Stopping)),
             Verdict::No(reason) => Asked::Answered(Err(reason)),
-            // Who waits already has been waiting for longer, unless nothing that is free is of use to them.
+            // Waiting requests go first, unless none of them can use any of the free places.
             Verdict::Take(index) if inner.served_kinds(now, 0).is_none() => {
                 Asked::Answered(Ok(inner.grant(self, index, &wanted, now)))
             }
@@ -190,7 +190,7 @@ impl Pool {
         inner.settle(self, Instant::now());
     }
 
-    /// The accounts whose credentials are to be tried now; of each this is to be told by [`Pool::tried`].
+    /// The accounts whose credentials must be checked now. The result for each goes to [`Pool::tried`].
     pub(super) fn take_doubted(&self) -> Vec<(u64, Arc<Account>)> {
         let mut inner = self.lock();
         let doubted = inner.members.iter_mut().filter(|member| member.doubted && !member.trying);
@@ -201,7 +201,7 @@ impl Pool {
         taken.collect()
     }
 
-    /// The credentials of an account were tried: the status that they got, where there was an answer.
+    /// Takes in the status with which the credentials of an account were answered, if there was an answer.
     pub(super) fn tried(self: &Arc<Self>, id: u64, status: Option<u16>) {
         let now = Instant::now();
         let mut inner = self.lock();
@@ -210,7 +210,7 @@ impl Pool {
             match status {
                 Some(status @ (401 | 403)) => member.refused(status),
                 Some(200..=299) => member.acquit(now),
-                // Nothing is known: the account rests, and the next refusal asks for the next try.
+                // Nothing is known: the account rests, and the next refusal starts the next check.
                 Some(_) | None => {}
             }
         }
@@ -222,7 +222,7 @@ impl Pool {
         self.lock().settle(self, Instant::now());
     }
 
-    /// The name of an account that is still in use.
+    /// The name of an account, if it is still in use.
     pub(super) fn name_of(&self, id: u64) -> Option<String> {
         self.lock().members.iter().find(|member| member.id == id).map(|member| member.account.name().to_owned())
     }
@@ -232,7 +232,7 @@ impl Pool {
         inner.members.iter().find(|member| member.account.name() == account).and_then(Member::unsaved)
     }
 
-    /// The accounts whose health has changed since the store was told, with what it is to be told.
+    /// The accounts whose health has changed since it was last stored, with the health to be stored.
     pub(super) fn untold_health(&self) -> Vec<(u64, String, Option<Instant>, Option<Failing>)> {
         let (now, wall) = (Instant::now(), Utc::now());
         let inner = self.lock();
@@ -307,14 +307,14 @@ impl Inner {
         }
     }
 
-    /// Tells those for whom there is a reason.
+    /// Answers the waiting requests for which there is a reason to refuse them.
     fn refuse(&mut self, reason: impl Fn(&[Member], &Wanted) -> Option<NoLease>) {
         let Self { members, queue, kinds, .. } = self;
         let Some(refused) = kinds.where_true(|wanted| reason(members, wanted).is_some()) else { return };
         for waiter in queue.take_all(|waiter| refused.contains(&waiter.kind)) {
             kinds.leave(waiter.kind);
             let reason = reason(members, &waiter.wanted).unwrap_or(NoLease::Busy);
-            // Nobody to tell where the request has left in this moment.
+            // Fails only if the request has left at this moment.
             let _left = waiter.answer.send(Err(reason));
         }
     }
@@ -344,13 +344,13 @@ impl Inner {
         }
     }
 
-    /// The kinds of waiting requests for which a place is free; nothing where it is for none. Whether one is free for a
-    /// request is the same for all of its kind, and of thousands most are of a few.
+    /// The kinds of waiting requests for which a place is free; `None` if there are none. Checking kinds instead of
+    /// requests is cheap, because thousands of requests are of few kinds.
     fn served_kinds(&self, now: Instant, seed: u64) -> Option<Vec<u64>> {
         self.kinds.where_true(|wanted| matches!(verdict(&self.members, wanted, now, seed), Verdict::Take(_)))
     }
 
-    /// Whether one more of this requester may wait, if need be instead of another.
+    /// True if one more request of this requester may wait, if necessary in place of another request.
     fn has_room(&mut self, requester: &Requester) -> bool {
         let evicted = if self.queue.of_user(requester) >= USER_MAX {
             self.queue.make_room_within(requester)
@@ -433,7 +433,7 @@ impl Drop for Waiting<'_> {
         let gone = inner.queue.remove(self.requester, self.ticket);
         gone.iter().for_each(|waiter| inner.kinds.leave(waiter.kind));
         drop(inner);
-        // What it still holds is given back without the lock.
+        // Giving back a place takes the lock, so it is dropped after the lock is released.
         drop(gone);
     }
 }

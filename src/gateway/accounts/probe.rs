@@ -1,6 +1,6 @@
-//! Credentials that were refused several times are tried by themselves before their account is disabled.
+//! Checks credentials that were refused several times by themselves before their account is disabled.
 //!
-//! A caller can bring about a refusal; nobody but the account itself has a part in `GET /models` with its credentials.
+//! A caller's request can cause a refusal; the answer to `GET /models` depends on the credentials alone.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{Accounts, Unreachable};
 // === impl Accounts ===
 
 impl Accounts {
-    /// Tries the credentials of every account that is in doubt, each in a task of its own and once at a time.
+    /// Checks the credentials of every account in doubt, each on a task of its own and never twice at once.
     pub(super) fn try_doubted(self: &Arc<Self>) {
         for (member, account) in self.pool.take_doubted() {
             let accounts = Arc::clone(self);

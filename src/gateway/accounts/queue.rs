@@ -1,5 +1,5 @@
-//! Who waits, pure: users take turns, within a user its keys, and a key is served first come first served. A user with a
-//! thousand requests, or with a thousand keys, waits for itself, and the others do not wait for it.
+//! The waiting requests, without any I/O: users take turns, within a user its keys, and a key is served first come
+//! first served. A user with a thousand requests, or with a thousand keys, delays only itself.
 //!
 //! It carries C10 of the failure catalogue.
 
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use crate::gateway::keys::{Caller, KeyId};
 use crate::gateway::store::UserId;
 
-/// Whose request it is.
+/// The user and the API key that a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Requester {
     user: UserId,
@@ -18,7 +18,7 @@ pub(super) struct Requester {
 /// The requests that wait.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
-    /// The users who have a request waiting; the first is next.
+    /// The users that have a request waiting, in the order of their turns.
     turns: VecDeque<UserId>,
     users: HashMap<UserId, UserQueue<W>>,
     total: usize,
@@ -28,14 +28,14 @@ pub(super) struct Queue<W> {
 /// The requests of one user.
 #[derive(Debug)]
 struct UserQueue<W> {
-    /// The keys that have a request waiting; the first is next.
+    /// The keys that have a request waiting, in the order of their turns.
     turns: VecDeque<KeyId>,
-    /// In order of arrival.
+    /// The requests of each key, in order of arrival.
     keys: HashMap<KeyId, BTreeMap<u64, W>>,
     total: usize,
 }
 
-/// Names one request that waits.
+/// Identifies one waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
@@ -44,12 +44,12 @@ pub(super) struct Ticket(u64);
 impl Requester {
     pub(super) fn of(caller: &Caller) -> Self {
         let key = caller.key().clone();
-        // Keys that belong to nobody have nothing in common: each counts as a user.
+        // Keys without a user have nothing in common, so each counts as a user of its own.
         let user = if caller.user().is_nobody() { UserId::from(key.as_str()) } else { caller.user().clone() };
         Self { user, key }
     }
 
-    /// Somebody with one key.
+    /// A requester with one key, which is also its user.
     pub(super) fn alone(name: &str) -> Self {
         Self { user: UserId::from(name), key: KeyId::from(name) }
     }
@@ -68,12 +68,12 @@ impl<W> Queue<W> {
         self.total
     }
 
-    /// How many requests of the same user wait.
+    /// The number of waiting requests of the same user.
     pub(super) fn of_user(&self, requester: &Requester) -> usize {
         self.users.get(&requester.user).map_or(0, |user| user.total)
     }
 
-    /// Puts a request behind those of the same key.
+    /// Appends a request to those of the same key.
     pub(super) fn push(&mut self, requester: Requester, waiter: W) -> Ticket {
         let ticket = self.next;
         self.next += 1;
@@ -86,7 +86,7 @@ impl<W> Queue<W> {
         Ticket(ticket)
     }
 
-    /// Takes out a request that no longer waits.
+    /// Removes a request that no longer waits.
     pub(super) fn remove(&mut self, requester: &Requester, ticket: Ticket) -> Option<W> {
         let user = self.users.get_mut(&requester.user)?;
         let waiter = user.remove(&requester.key, ticket)?;
@@ -98,8 +98,8 @@ impl<W> Queue<W> {
         Some(waiter)
     }
 
-    /// Takes out the request whose turn it is among those that can be `served`. Then it is the turn of the other users,
-    /// and for this user that of the other keys.
+    /// Takes out the request whose turn it is among those that can be `served`. After that the other users have their
+    /// turns, and within this user the other keys.
     pub(super) fn take(&mut self, mut served: impl FnMut(&W) -> bool) -> Option<W> {
         let found = self.turns.iter().enumerate().find_map(|(turn, user)| {
             let (key, ticket) = self.users.get(user)?.first(&mut served)?;
@@ -114,7 +114,7 @@ impl<W> Queue<W> {
         self.remove(&requester, ticket)
     }
 
-    /// Takes out all that are `done`, each user's and key's in order of arrival.
+    /// Takes out all requests that are `done`, for each user and key in order of arrival.
     pub(super) fn take_all(&mut self, mut done: impl FnMut(&W) -> bool) -> Vec<W> {
         let mut found = Vec::new();
         for user in &self.turns {
@@ -125,8 +125,8 @@ impl<W> Queue<W> {
         found.into_iter().filter_map(|(requester, ticket)| self.remove(&requester, ticket)).collect()
     }
 
-    /// Takes out the newest request of the longest key of the user with the most, if that are more than those of this
-    /// requester's user.
+    /// Takes out the newest request of the user with the most requests, from its key with the most, if that user would
+    /// still have no fewer than this requester's user.
     pub(super) fn make_room(&mut self, requester: &Requester) -> Option<W> {
         let (user, most) = self.users.iter().max_by_key(|(_, user)| user.total)?;
         let (key, ticket, _) = most.newest_of_longest()?;
@@ -134,7 +134,8 @@ impl<W> Queue<W> {
         (most.total > self.of_user(requester) + 1).then(|| self.remove(&evicted, ticket)).flatten()
     }
 
-    /// Takes out the newest request of the longest key of the same user, if that is longer than this requester's key.
+    /// Takes out the newest request of the same user's key with the most, if that key would still have no fewer than
+    /// this requester's key.
     pub(super) fn make_room_within(&mut self, requester: &Requester) -> Option<W> {
         let user = self.users.get(&requester.user)?;
         let own = user.keys.get(&requester.key).map_or(0, BTreeMap::len);
@@ -173,7 +174,7 @@ impl<W> UserQueue<W> {
         Some(waiter)
     }
 
-    /// The first request, in the order of turns, that can be `served`.
+    /// The first request, in the order of the turns, that can be `served`.
     fn first(&self, served: &mut impl FnMut(&W) -> bool) -> Option<(KeyId, Ticket)> {
         let mut waiting = self.iter();
         waiting.find(|(.., waiter)| served(waiter)).map(|(key, ticket, _)| (key.clone(), ticket))
@@ -189,7 +190,7 @@ impl<W> UserQueue<W> {
         lines.flat_map(|(key, line)| line.iter().map(move |(ticket, waiter)| (key, Ticket(*ticket), waiter)))
     }
 
-    /// The newest request of the key with the most, and how many that key has.
+    /// The newest request of the key with the most requests, and the number of its requests.
     fn newest_of_longest(&self) -> Option<(KeyId, Ticket, usize)> {
         let (key, line) = self.keys.iter().max_by_key(|(_, line)| line.len())?;
         Some((key.clone(), Ticket(*line.last_key_value()?.0), line.len()))

@@ -29,7 +29,7 @@ struct FakeTokens {
     script: Mutex<Vec<Result<(u16, String), Unreachable>>>,
     /// One permit is one exchange.
     gate: Semaphore,
-    /// What credentials get that are tried by themselves.
+    /// The status that a check of credentials by themselves gets.
     probe: AtomicU16,
     probes: AtomicUsize,
 }

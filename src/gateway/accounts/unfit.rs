@@ -1,7 +1,7 @@
-//! Models that an account is not asked for, pure: its upstream has not got them for it, or they are not paid for. Time
-//! comes as an argument.
+//! The models that an account is not asked for, because its upstream does not offer them to it or they have not been
+//! paid for. No I/O; the time comes as an argument.
 //!
-//! It carries U18 of the failure catalogue. What is remembered is bounded: callers choose the names of text models.
+//! It carries U18 of the failure catalogue. The memory is bounded, because callers choose the names of text models.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::cooling::{Moment, Steps, doubled};
 
-/// A model is not asked for again for so long (U18), and then twice as long as before.
+/// A model is not asked for again for this long (U18), and then each time twice as long.
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Models remembered for one account (ours); beyond it the one that is over first is forgotten.
+/// Models remembered for one account (ours); beyond it the one whose pause ends first is forgotten.
 const MODELS_MAX: usize = 64;
 
 /// The models that an account is not asked for.
@@ -30,12 +30,12 @@ struct Pause {
 // === impl Unfit ===
 
 impl Unfit {
-    /// Whether the account is not to be asked for this model now.
+    /// True if the account must not be asked for this model now.
     pub(super) fn is_for(&self, model: Option<&str>, now: Instant) -> bool {
         model.and_then(|model| self.0.get(model)).is_some_and(|pause| now < pause.until)
     }
 
-    /// The account has not got the model.
+    /// Notes that the account does not have the model.
     pub(super) fn learn(&mut self, model: &Arc<str>, moment: Moment) {
         if !self.0.contains_key(model) && self.0.len() >= MODELS_MAX {
             let first = self.0.iter().min_by_key(|(_, pause)| pause.until).map(|(model, _)| Arc::clone(model));
@@ -47,7 +47,7 @@ impl Unfit {
         pause.until = pause.until.max(until);
     }
 
-    /// An answer came from a call for this model that was granted then.
+    /// Notes that a call for this model, granted at this time, was answered.
     pub(super) fn good(&mut self, model: &str, granted: Instant) {
         let Some(pause) = self.0.get_mut(model) else { return };
         if pause.steps.forget(granted) {
@@ -55,7 +55,7 @@ impl Unfit {
         }
     }
 
-    /// An operator says that it is good again.
+    /// Forgets all pauses, when an operator says that the account is good again.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }

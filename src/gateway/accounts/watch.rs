@@ -67,8 +67,8 @@ impl Accounts {
         well
     }
 
-    /// Commands and pages see through the store which accounts this process has set aside. It is written when it changes,
-    /// and never on the way of a request.
+    /// Writes to the store which accounts this process has set aside, for commands and pages. It is written when it
+    /// changes, and never while a request waits for it.
     async fn tell_health(&self) {
         for (member, account, until, failing) in self.pool.untold_health() {
             let act = Act::system();

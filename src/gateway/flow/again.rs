@@ -10,12 +10,12 @@ use super::work::Work;
 use crate::error::{Error, Fault, Reason, Rejection};
 use crate::gateway::replay::{Entrance, Follower, Given, ReplayError};
 
-/// The answer to a request. A plain job goes on when its caller leaves: it may have been paid for. One of events ends with
-/// its caller, unless it has a name by which it can be asked for again.
+/// Answers a request. A plain job continues after its caller leaves, because it may have been paid for. A stream ends
+/// with its caller, unless an idempotency key lets the caller ask for it again.
 ///
 /// # Errors
 ///
-/// What the money rules make of the failed attempts.
+/// Returns the error to which the money rules reduce the failed attempts.
 pub(super) async fn answer(work: Arc<Work>) -> Result<Made, Error> {
     if work.ask.idempotency_key.is_some() {
         named(work).await

@@ -51,7 +51,8 @@ impl Ask {
         })
     }
 
-    /// Whether the client says of each request whether it has sent it before, or its kind is known to send some again.
+    /// True if the client marks each request as a first try or a retry, or if it is of a kind that is known to send
+    /// requests again.
     pub(super) fn marks_retries(&self) -> bool {
         self.turn.is_some() || self.retry.is_some()
     }

@@ -54,7 +54,7 @@ pub(super) struct Asker<'a> {
 
 /// Why there is no image.
 pub(super) enum Unmade {
-    /// What the caller reads, and the last attempt for the record.
+    /// The error for the caller, and the last attempt for the record.
     Failed(Error, Option<Box<Failure>>),
     /// Nobody waits for it any more, and nothing was sent.
     Abandoned,
@@ -75,7 +75,7 @@ pub(super) struct Terms {
 #[derive(Default)]
 pub(super) struct History {
     pub(super) failures: Vec<Failure>,
-    /// Why no further account was asked.
+    /// The reason why no further account was asked.
     pub(super) stop: Stop,
     /// Tokens that were charged although there is no image: that is what the record is for.
     pub(super) usage: Option<Usage>,
@@ -135,7 +135,7 @@ pub(super) struct Step<'a> {
     pub(super) history: &'a mut History,
     /// When the last call was begun.
     pub(super) called: Instant,
-    /// What is held against accounts as soon as another one does better.
+    /// Lessons that are held against accounts as soon as another account does better.
     suspected: Vec<(Granted, Lesson)>,
 }
 
@@ -241,7 +241,7 @@ impl<'a> Step<'a> {
         let request_id = lost.failure.request_id.clone();
         sheet.note(|record| {
             record.end_attempt(call, Some(class), status);
-            // Of a call whose answer had begun it is known already.
+            // The id of a call whose answer had begun is known already.
             if request_id.is_some() {
                 record.set_upstream_id(call, request_id);
             }
@@ -260,7 +260,7 @@ impl<'a> Step<'a> {
         again
     }
 
-    /// The request is good: what other accounts had against it is theirs.
+    /// Another account has accepted the request, so the suspected lessons are held against their accounts.
     async fn confirm(&mut self) {
         for (granted, lesson) in self.suspected.drain(..) {
             self.asker.gateway.accounts().learn_of(&granted, lesson).await;
@@ -306,7 +306,7 @@ impl History {
         allowed && spent < BUDGET
     }
 
-    /// Two accounts that have something against the request, of those asked since: it is the request.
+    /// Stops with the blame on the request if at least two of the accounts asked since then rejected it.
     fn blame_request(&mut self, since: usize) {
         let blamed = self.failures.iter().skip(since).filter(|failure| outcome::may_be_request(failure)).count();
         self.stop.blames_request = blamed > 1;

@@ -24,14 +24,14 @@ pub(super) struct Lost {
 /// A call whose answer holds an image.
 pub(super) struct Reached {
     pub(super) proven: Proven,
-    /// The simulator drew it.
+    /// True if the simulator drew the image.
     pub(super) simulated: bool,
-    /// What the upstream calls the call.
+    /// The upstream's id of the call.
     pub(super) request_id: Option<String>,
 }
 
-/// Makes the call. The answer to a `part` is whole before anything goes out, so all of it must be there when an answer has
-/// to begin. A call that is still waited for when the gateway stops is given up; it may have been paid for.
+/// Makes the call. The answer to a `part` is sent only after it is complete, so all of it must arrive before the
+/// deadline for the head. A call that is still in flight when the gateway stops is given up; it may have been paid for.
 pub(super) async fn make(
     gateway: &Gateway,
     lease: &Lease,
@@ -69,7 +69,7 @@ async fn call(gateway: &Gateway, lease: &Lease, task: Task<'_>, part: bool, term
     Err(lost)
 }
 
-/// The model of a response is the caller's choice.
+/// A missing model of a response is blamed on the caller, who chose it.
 fn of_the_callers_choice(mut lost: Lost) -> Lost {
     if lost.failure.cause == Cause::Missing {
         lost.failure.cause = Cause::UnknownModel;

@@ -43,7 +43,7 @@ pub(super) struct Terms {
     pub(super) work: Option<Arc<Work>>,
 }
 
-/// Attempts, delivery, record.
+/// Runs a job: attempts, delivery, record.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ pub(super) async fn deliver(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, jo
     again::answer(Arc::new(Work::new(gateway, caller, ask, task))).await
 }
 
-/// The images of a job whose intent is recorded.
+/// Makes the images of a job whose intent is recorded.
 pub(super) async fn make(
     work: &Arc<Work>,
     job: &Arc<Job>,

@@ -14,31 +14,32 @@ use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// How long a throttled caller is told to wait where the upstream does not say (ours).
 const THROTTLED_WAIT: Duration = Duration::from_secs(5);
-/// What the caller of a response reads whose model the upstream does not know.
+/// The message for a response whose model the upstream does not know.
 const UNKNOWN_MODEL: &str = "The upstream does not know this model, or gives no access to it.";
 /// How long a caller is told to wait where every place is taken (ours).
 const BUSY_WAIT: u32 = 2;
 
-/// What one failure says of its account.
+/// The lesson of one failure about its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// Whatever the request was.
+    /// The lesson holds whatever the request was.
     Certain(Lesson),
-    /// Only if another account does better with the same request: otherwise it may be the request.
+    /// The lesson holds only if another account does better with the same request; otherwise the request may be the
+    /// cause.
     Suspected(Lesson),
 }
 
-/// Why the attempts ended.
+/// The reason why the attempts ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stop {
-    /// The accounts that were not asked rest or are taken.
+    /// The accounts that were not asked rest or have no free place.
     pub(super) shut: Option<NoLease>,
-    /// Two accounts had the same against the request: it is the request.
+    /// Two accounts rejected the request in the same way, so the request is the cause.
     pub(super) blames_request: bool,
 }
 
-/// The error for the caller. Of several failures the last one counts, except that where nothing was done at all, waiting
-/// for the account that is free first helps.
+/// The error for the caller. Of several failures the last one counts; but if no attempt did any work, the error names
+/// the shortest wait for an account.
 pub(super) fn error(failures: &[Failure], stop: Stop, now: DateTime<Utc>) -> Error {
     let Stop { shut, blames_request } = stop;
     match failures.last() {
@@ -83,8 +84,8 @@ fn throttled(wait: Option<Duration>) -> Error {
     Error::RateLimited { retry_after: u32::try_from(seconds).unwrap_or(1) }
 }
 
-/// What an attempt that failed says of its account. Nobody may rest an account by sending nonsense: what a request can
-/// have brought about is no more than a suspicion, and a request that is refused says nothing at all.
+/// The lesson of a failed attempt about its account. Nobody may put an account to rest by sending nonsense: a failure
+/// that a request can cause is only a suspicion, and a refused request teaches nothing at all.
 pub(super) fn finding(failure: &Failure) -> Finding {
     let lesson = match (&failure.cause, failure.class, failure.status) {
         (Cause::Exhausted { wait }, ..) => Lesson::Exhausted { wait: *wait },
@@ -101,7 +102,7 @@ pub(super) fn finding(failure: &Failure) -> Finding {
     Finding::Certain(lesson)
 }
 
-/// Whether it may be the request, and not the account, that an upstream has something against.
+/// True if the failure may be caused by the request and not by the account.
 pub(super) const fn may_be_request(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::UnknownModel | Cause::Forbidden | Cause::Blocked | Cause::Declined { .. })
 }

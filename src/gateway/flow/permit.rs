@@ -1,14 +1,15 @@
-//! What the operator lets a group ask of text models: which of them, and which tools the upstream runs.
+//! Checks the text models and the hosted tools that a group may ask for.
 
 use crate::error::{Error, Missing, Reason, Rejection};
 use crate::gateway::Gateway;
 use crate::gateway::rules::ResponseJob;
 
-/// Checks a response against the lists of its group.
+/// Checks a response request against the lists of its group.
 ///
 /// # Errors
 ///
-/// 404 for a model that is not on the list, 400 for a tool that is not.
+/// 404 for a model that is not on the list, 400 for a tool that is not on the list or a prompt that is kept at the
+/// upstream.
 pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
     if gateway.text_models(group).is_some_and(|models| models.iter().all(|model| model != job.model())) {
         return Err(Error::NotFound(Missing::Model(shown(job.model()))));
@@ -25,7 +26,7 @@ pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result
     Ok(())
 }
 
-/// A name that a caller wrote, as a message can hold it.
+/// A name that a caller wrote, shortened and without control characters for a message.
 fn shown(name: &str) -> String {
     name.chars().filter(|letter| !letter.is_control()).take(100).collect()
 }

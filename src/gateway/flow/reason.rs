@@ -1,13 +1,13 @@
-//! Why a job has failed, in one word for its record. The document lists the words.
+//! The reason of a failed job, as one word for its record. `openapi/admin.json` lists the words.
 
 use crate::error::{Error, Fault};
 use crate::gateway::relay::Broken;
 use crate::gateway::upstream::{Cause, Failure};
 
-/// The word, from what the caller reads and the last attempt, where there was one.
+/// The reason, from the error for the caller and the last attempt, if there was one.
 pub(super) fn of(error: &Error, last: Option<&Failure>) -> &'static str {
     match error {
-        // Nobody was asked: the operator's own rules refuse it, or the service that judges for them.
+        // No account was asked: the operator's own filter refused the request.
         Error::Upstream(Fault::Refused) if last.is_none() => "filter",
         Error::Upstream(Fault::Unreachable) => last.map_or("network", of_account),
         Error::Upstream(Fault::Broken) if last.is_some_and(|last| last.status.is_some()) => "broken",
@@ -21,7 +21,7 @@ pub(super) fn of(error: &Error, last: Option<&Failure>) -> &'static str {
     }
 }
 
-/// The word for an answer that broke off after it had begun.
+/// The reason for an answer that broke off after it had begun.
 pub(super) const fn of_break(broken: Broken) -> &'static str {
     match broken {
         Broken::Connection => "network",
@@ -32,7 +32,7 @@ pub(super) const fn of_break(broken: Broken) -> &'static str {
     }
 }
 
-/// The word for what an account could not do.
+/// The reason for a failure of the account.
 const fn of_account(last: &Failure) -> &'static str {
     match (&last.cause, last.status) {
         (Cause::Exhausted { .. } | Cause::Unfit, _) => "quota",

@@ -21,7 +21,7 @@ use crate::gateway::rules::{ImageTool, ResponseJob, SharedTask, Task};
 use crate::gateway::spool::Kept;
 use crate::image::Facts;
 
-/// `POST /v1/responses`.
+/// Handles `POST /v1/responses`.
 ///
 /// # Errors
 ///
@@ -39,13 +39,13 @@ pub(crate) async fn create_response(
     let injects = gateway.injects_tool(caller.group_name()) && job.lacks_tool();
     let job = if injects { job.with_tool() } else { job };
     tracing::debug!(key = %caller.public_id(), images = job.tool().is_some(), injects, "a response begins");
-    // As for images: a name of its own says all of what is the same request.
+    // An idempotency key alone decides which requests are the same, so the turn does not count then.
     let turn = ask.turn.clone().filter(|_| ask.idempotency_key.is_none());
     let task = SharedTask::from(job.within(turn));
     again::answer(Arc::new(Work::new(gateway, caller, ask, task))).await
 }
 
-/// The response to a request whose intent is recorded.
+/// Makes the response to a request whose intent is recorded.
 pub(super) async fn make(
     work: &Arc<Work>,
     job: &Arc<ResponseJob>,
@@ -110,7 +110,7 @@ fn judge(tool: &ImageTool, facts: Facts) -> Verdict {
     if size && facts.format == tool.format { Verdict::Match } else { Verdict::Mismatch }
 }
 
-/// What goes on from an earlier response goes to the account that made that one: no other account has it.
+/// Restricts a request that continues an earlier response to the account that made that response: no other has it.
 async fn at_its_maker(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
     let Some(id) = job.previous() else { return Ok(job) };
     let maker = gateway.accounts().maker_of(id, caller).await.map_err(|error| {

@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use crate::gateway::ledger::OpenRecord;
 
-/// A job waits so long for the note of its next attempt (ours).
+/// The time that a job waits for the note of its next attempt (ours).
 const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The record, into which calls write that are under way at once.
+/// The record of a job, shared by its concurrent calls.
 pub(super) struct Sheet<'a>(Mutex<&'a mut OpenRecord>);
 
 // === impl Sheet ===
@@ -20,8 +20,8 @@ impl<'a> Sheet<'a> {
         Self(Mutex::new(record))
     }
 
-    /// Whom a killed process has asked stands in the record before they are asked. A job does not fail where it cannot
-    /// be written: its intent is there.
+    /// Records the accounts that are about to be asked, so that the record names them even if the process is killed. If
+    /// that fails the job continues: its intent is recorded.
     pub(super) async fn keep_attempts(&self) {
         let Some(kept) = self.note(|record| record.note_attempts()) else { return };
         match timeout(NOTE_PATIENCE, kept).await {

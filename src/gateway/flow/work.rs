@@ -1,4 +1,4 @@
-//! One request with everything that it takes to answer it, of either kind.
+//! One request of either kind, with everything that is needed to answer it.
 
 use std::future::pending;
 use std::sync::{Arc, OnceLock};
@@ -14,13 +14,13 @@ use crate::gateway::ledger::{OpenRecord, Outcome};
 use crate::gateway::replay::Expected;
 use crate::gateway::rules::SharedTask;
 
-/// One request, with everything that it takes to answer it.
+/// One request, with everything that is needed to answer it.
 pub(super) struct Work {
     pub(super) gateway: Arc<Gateway>,
     pub(super) caller: Caller,
     pub(super) ask: Ask,
     pub(super) task: SharedTask,
-    /// By what a client's own retry is known.
+    /// The hash by which a client's own retry is recognized.
     fingerprint: OnceLock<[u8; 32]>,
 }
 
@@ -31,7 +31,8 @@ impl Work {
         Self { gateway: Arc::clone(gateway), caller, ask, task, fingerprint: OnceLock::new() }
     }
 
-    /// By what a retry of the client's own is known, also after a restart. To be asked for before the job begins.
+    /// The facts by which a client's own retry is recognized, also after a restart. Must be called before the job
+    /// begins.
     pub(super) async fn expected(&self) -> Expected {
         let marks_retries = self.ask.marks_retries();
         let found = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
@@ -39,27 +40,27 @@ impl Work {
         Expected { request_id: self.ask.request_id.clone(), marks_retries, fingerprint }
     }
 
-    /// The same where it is known.
+    /// The fingerprint that [`Self::expected`] has computed, if there is one.
     pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
         self.fingerprint.get().copied()
     }
 
-    /// The whole job, from its intent on. `abandoned` resolves when nobody wants it any more; it is asked as long as
-    /// nothing was spent.
+    /// Runs the whole job, beginning with its intent. `abandoned` resolves when nobody wants the job any more; it is
+    /// polled only until something is spent.
     pub(super) async fn begin(self: &Arc<Self>, abandoned: impl Future<Output = ()> + Send) -> Result<Made, Error> {
         let record = self.open().await?;
         self.make(record, abandoned).await
     }
 
-    /// The same for a caller who takes the job along when leaving, at whatever point this future is dropped.
+    /// Runs the whole job for a caller whose departure cancels it, whenever this future is dropped.
     pub(super) async fn begin_with_caller(self: &Arc<Self>) -> Result<Made, Error> {
         let mut record = self.open().await?;
         record.when_dropped(Outcome::cancelled());
         self.make(record, pending()).await
     }
 
-    /// Whether a lesser image is rather wanted than none: the caller's word, or else the group's. Of a response nothing is
-    /// lesser.
+    /// True if a lesser image is acceptable in place of none: as the caller says, or else as the group does. A response
+    /// has no lesser form.
     fn takes_fallback(&self) -> bool {
         let group = self.gateway.fallback(self.caller.group_name()) == Fallback::Ladder;
         matches!(self.task, SharedTask::Images(_)) && self.ask.fallback.unwrap_or(group)
@@ -69,7 +70,7 @@ impl Work {
         Asker { gateway: &self.gateway, caller: &self.caller, fallback: self.takes_fallback() }
     }
 
-    /// Some clients send a request again whose answer broke off, although they have been told not to.
+    /// Remembers a broken answer, because some clients send such a request again although they are told not to.
     pub(super) async fn remember_break(&self) {
         if !self.task.stream() && self.ask.idempotency_key.is_none() {
             let broken = Error::Upstream(Fault::Broken);
@@ -77,7 +78,7 @@ impl Work {
         }
     }
 
-    /// The intent, durable before the first upstream byte.
+    /// Records the intent durably before the first byte goes upstream.
     async fn open(&self) -> Result<OpenRecord, Error> {
         let draft = match &self.task {
             SharedTask::Images(job) => deliver::draft(self, job),
@@ -89,7 +90,7 @@ impl Work {
         })
     }
 
-    /// In a box: it is the larger part of what a request holds while it waits.
+    /// Boxed, because it is the largest part of a waiting request's memory.
     async fn make(
         self: &Arc<Self>,
         record: OpenRecord,

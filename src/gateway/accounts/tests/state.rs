@@ -206,7 +206,7 @@ async fn without_an_answer_an_account_goes_on_resting_and_is_not_disabled() {
     }
 }
 
-/// A round, to the end of what it has begun.
+/// Runs a round and waits until the checks that it has begun are over.
 async fn tried(accounts: &Arc<Accounts>) {
     round(accounts).await;
     while accounts.pool.lock().members.iter().any(|member| member.trying) {

@@ -1,9 +1,9 @@
-//! Crowds: what those cost the others who wait for something else.
+//! Crowds: the cost of many waiting requests for requests of another group.
 
 use super::*;
 use crate::gateway::accounts::kinds::Kinds;
 
-/// The number of verdicts that a place costs which goes out and comes back beside requests that wait for another group.
+/// The number of verdicts that one grant costs while `waiting` requests wait for another group.
 async fn verdicts_for_a_place_beside(waiting: usize) -> usize {
     let mut others = account("b", 1, 1);
     others.groups = vec!["other".to_owned()];
