@@ -105,7 +105,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The address is no web address, or plain http to another machine, or the key cannot stand in a header.
+    /// Returns an error if the address is not a web address, or is plain http to another machine, or if the key cannot
+    /// be sent in a header.
     pub fn new(base_url: &str, api_key: &str) -> Result<Self, Error> {
         Self::builder().base_url(base_url).api_key(api_key).build()
     }
@@ -118,13 +119,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// There is no pair, or one of the values cannot be used.
+    /// Returns an error if there is no complete pair, or one of the values cannot be used.
     pub fn from_env() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// Everything about a client that can be chosen; an address or key that is not chosen comes from `IMAGATE_BASE_URL` or
-    /// `IMAGATE_API_KEY`, and where neither is, both come from the environment as [`Client::from_env`] says.
+    /// Builds a client with other settings. If neither an address nor a key is given, both come from the environment as
+    /// [`Client::from_env`] describes; if one is given, the other comes from `IMAGATE_BASE_URL` or `IMAGATE_API_KEY`.
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -20,7 +20,7 @@ pub(crate) enum Error {
     InvalidKey,
     /// Somebody was let in who may not do this.
     Denied,
-    /// The owner of a key may not undo what an admin has decided about it.
+    /// The owner of a key may not undo an admin's decision about it.
     Decided(Decided),
     /// A parameter, or a combination of them, is not acceptable.
     Invalid(Rejection),
@@ -41,7 +41,7 @@ pub(crate) enum Error {
         /// Whole seconds to wait.
         retry_after: u32,
     },
-    /// What the unfinished requests of one key hold leaves no room for this one; the text says what is exceeded.
+    /// The unfinished requests of one key leave no room for this one; the text names the exceeded budget.
     HoldsTooMuch(String),
     /// No account may serve this request.
     NoAccounts,
@@ -93,14 +93,14 @@ pub(crate) enum Missing {
     },
 }
 
-/// What an admin has decided about a key.
+/// An admin's decision about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decided {
-    /// It is disabled.
+    /// The key is disabled.
     Disabled,
-    /// Its user is no longer in its group.
+    /// The user is no longer in the key's group.
     LeftGroup,
-    /// It ends at this moment at the latest.
+    /// The key ends at this moment at the latest.
     LatestEnd(String),
 }
 
@@ -121,7 +121,7 @@ pub(crate) enum Conflict {
     GroupReadOnly(String),
     /// No other admin could sign in.
     LastAdmin,
-    /// A member has as many keys as a member can have.
+    /// A member already has the most keys that a member can have.
     KeyLimit(u32),
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Fault {
     Mismatch,
     /// An earlier try of the same request may have been paid for, and its result is lost.
     Unknown,
-    /// Turned away before anything was made, for what the request is: a repeat would fare no better.
+    /// Rejected before anything was made because of the request itself: a repeat would be rejected too.
     Rejected,
     /// Nothing was done at all (class N), or the upstream says so itself (class F): a repeat costs nothing twice.
     Unreachable,

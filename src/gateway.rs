@@ -77,20 +77,20 @@ pub(crate) struct Gateway {
     text_models: Option<Vec<String>>,
     deadlines: Deadlines,
     groups: HashMap<String, Group>,
-    /// Cancelled when the gateway was asked to stop: no load balancer should send anything any more.
+    /// Cancelled when the gateway is asked to stop, so that load balancers send no more requests.
     leaving: CancellationToken,
     /// Cancelled when the time to finish is over.
     cutoff: CancellationToken,
 }
 
-/// Why the gateway takes no new jobs.
+/// The reason why the gateway takes no new jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unready {
     /// The process was asked to end.
     Stopping,
     /// The database does not answer.
     StoreReads,
-    /// The database does not take records, or not in time.
+    /// The database does not take records, or takes too long.
     StoreWrites,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<Peop
 // === impl Unready ===
 
 impl Unready {
-    /// The word for it in the answer of `/readyz`.
+    /// The word for the reason in the answer of `/readyz`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Stopping => "stopping",
@@ -186,12 +186,12 @@ impl Gateway {
         })
     }
 
-    /// The same gateway under other settings. Everything that lasts is shared: what requests have begun, what was learnt of
-    /// the accounts, and who is signed in.
+    /// The same gateway under other settings. All lasting state is shared: the requests in progress, the state of the
+    /// accounts, and the sessions.
     ///
     /// # Errors
     ///
-    /// Where the settings cannot be used.
+    /// Returns an error if the settings cannot be used.
     fn under(&self, config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
         let filters = Filters::new(&config.groups)?;
         if accounts::need_tls(&config.accounts) || filters.need_tls() {
@@ -303,7 +303,7 @@ impl Gateway {
         })
     }
 
-    /// Why new jobs are not taken; nothing where they are. No disk is asked for this.
+    /// The reasons why new jobs are not taken; empty if they are. Answered from memory, without any disk access.
     pub(crate) fn unready(&self) -> Vec<Unready> {
         let found = [
             (self.accounts.is_stopped() || self.leaving.is_cancelled(), Unready::Stopping),
@@ -313,12 +313,12 @@ impl Gateway {
         found.into_iter().filter_map(|(is, why)| is.then_some(why)).collect()
     }
 
-    /// Cancelled when the gateway was asked to stop.
+    /// Cancelled when the gateway is asked to stop.
     pub(crate) const fn leaving(&self) -> &CancellationToken {
         &self.leaving
     }
 
-    /// Cancelled when the time to finish is over: whoever still waits for an upstream answers its caller now.
+    /// Cancelled when the time to finish is over: requests that still wait for an upstream answer their callers then.
     pub(crate) const fn cutoff(&self) -> &CancellationToken {
         &self.cutoff
     }
@@ -353,12 +353,12 @@ impl Gateway {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }
 
-    /// The text models that a group may name; nothing where it may name any.
+    /// The text models that a group may name; `None` if it may name any.
     pub(crate) fn text_models(&self, group: &str) -> Option<&[String]> {
         self.groups.get(group).map_or(self.text_models.as_deref(), |group| group.text_models.as_deref())
     }
 
-    /// The types of tools that the upstream may run for a group; nothing where it may run any.
+    /// The types of tools that the upstream may run for a group; `None` if it may run any.
     pub(crate) fn tools(&self, group: &str) -> Option<&[String]> {
         self.groups.get(group).and_then(|group| group.tools.as_deref())
     }

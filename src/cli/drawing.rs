@@ -73,7 +73,7 @@ pub(super) struct Drawing {
     /// here that is named after the prompt.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file that `--output` names where it is there already.
+    /// Replace the file that `--output` names if it exists.
     #[arg(long, requires = "output")]
     force: bool,
     /// Write what is known of each image beside it, as FILE.json.
@@ -218,7 +218,7 @@ impl Drawing {
         for (index, image) in images.iter().enumerate() {
             let path = target.path(index, image.format());
             let written = if self.force { image.overwrite(path).await } else { image.write_to(path).await };
-            // The others are paid for as well.
+            // The other images have been paid for as well, so one that cannot be written does not stop them.
             match written {
                 Ok(file) => {
                     self.tell(&report, &file, &image)?;
@@ -243,7 +243,7 @@ impl Drawing {
         Ok(())
     }
 
-    /// The images that came are kept by then.
+    /// Fails if images are missing, after those that arrived have been kept.
     fn all_came(&self, images: &Images) -> Result<(), Failure> {
         let asked = usize::try_from(self.count.get()).unwrap_or(1);
         let missing = images.missing().max(asked.saturating_sub(images.len()));

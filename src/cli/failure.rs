@@ -18,7 +18,7 @@ pub(super) enum Failure {
     Failed(anyhow::Error),
     /// It was tried, and there is advice.
     Advised(anyhow::Error, String),
-    /// Only a part of what was asked for was done, and that part is kept.
+    /// Only a part of the request was done; that part is kept.
     Incomplete(String),
     /// The arguments do not fit together.
     Usage(String),

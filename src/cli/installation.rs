@@ -31,7 +31,7 @@ impl Installation {
         config::load(overrides, &Machine).map_err(all)
     }
 
-    /// What the command line says of the settings.
+    /// The settings given on the command line.
     pub(super) fn overrides(self, listen: Option<String>) -> Overrides {
         Overrides { config: self.config, listen, data_dir: self.data_dir }
     }

@@ -37,8 +37,8 @@ enum Action {
         /// What to call the key.
         #[arg(long, value_name = "NAME")]
         name: String,
-        /// Whose key it is; made where there is no such user [default: the only admin; before there is one, nobody, and the
-        /// first admin receives the key]
+        /// The owner of the key, who is added if there is no such user [default: the only admin; before there is an
+        /// admin, nobody, and the first admin receives the key]
         #[arg(long, value_name = "USER")]
         user: Option<String>,
         /// The group that the key belongs to.
@@ -58,7 +58,7 @@ enum Action {
         #[arg(long, value_name = "T", default_value = "24h", value_parser = parse_duration)]
         grace: Duration,
     },
-    /// Refuse a key from now on, until an admin or a command enables it. Its owner cannot.
+    /// Refuse a key from now on, until an admin or a command enables it. Its owner cannot enable it.
     Disable {
         /// The id of the key, or the visible part of its secret.
         id: String,

@@ -37,7 +37,7 @@ pub(super) fn harmless(text: &str) -> String {
     names::shown_but(text, |letter| matches!(letter, '\n' | '\t')).into_owned()
 }
 
-/// Columns under their headings, each as wide as its widest cell. Hidden letters of a cell are escaped.
+/// Formats columns under their headings, each as wide as its widest cell. Hidden characters of a cell are escaped.
 pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| names::shown(cell).into_owned())).collect();

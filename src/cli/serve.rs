@@ -29,7 +29,7 @@ impl Serve {
         let signals = runtime.block_on(async { Signals::listen() })?;
         let overrides = self.installation.clone().overrides(self.listen.clone());
         let config = self.installation.load(self.listen)?;
-        // Dropped after everything that may log.
+        // Kept until the end of the function, after everything that may log.
         let _log = telemetry::init(filter.as_deref(), config.log_format)?;
         let read = Arc::new(move || config::load(overrides.clone(), &Machine));
         let served = runtime.block_on(gateway::serve(config, read, signals, std::io::stdout()));

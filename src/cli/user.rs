@@ -58,9 +58,9 @@ enum Action {
         /// The name of the user, or their id.
         name: String,
     },
-    /// Change the groups in which somebody may make keys. Their keys in groups that they leave are disabled.
+    /// Change the groups in which a user may make keys. The user's keys in other groups are disabled.
     Groups {
-        /// The name of the user, or their id.
+        /// The name or the id of the user.
         name: String,
         /// A group, which must exist; may be given several times [default: none]
         #[arg(long, value_name = "GROUP")]

@@ -38,13 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client for the gateway at this address, without a path, with the admin token of a user or of its settings.
 ///
-/// A token is not sent over plain http to another machine. Where you trust the network, make a client with
+/// A token is not sent over plain http to another machine. If you trust the network, make a client with
 /// [`Client::new_with_client`] and an HTTP client that sends the token.
 ///
 /// # Errors
 ///
-/// An address that is none, or is plain http to another machine, a token that cannot stand in a header, or a machine on
-/// which no connection can be prepared.
+/// Returns an error if the address is not a web address or is plain http to another machine, if the token cannot be
+/// sent in a header, or if no HTTP client can be built on this machine.
 pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
     let Address { is_local, is_encrypted, .. } = Address::read(address)?;
     if !is_encrypted && !is_local {

@@ -42,7 +42,7 @@ pub struct Iter<'a> {
 // === impl Images ===
 
 impl Images {
-    /// An answer without an image is none, whatever its status says. One whose images come as addresses holds them.
+    /// An answer without an image is an error, whatever its status is. Images may come as addresses instead of bytes.
     pub(super) fn new(response: ImagesResponse, head: Option<&Head>) -> Result<Self, Error> {
         let is_empty = |image: &types::Image| image.b64_json.is_empty() && url(image).is_none();
         if response.data.is_empty() || response.data.iter().any(is_empty) {
@@ -112,34 +112,34 @@ impl Images {
         self.head()?.fallback.as_deref()
     }
 
-    /// How many of the images that were asked for are not in the answer, as the service says; 0 where it says nothing.
-    /// Those that are in it are paid for.
+    /// The number of requested images that are missing from the answer, as the service reports it; 0 if it does not.
+    /// The images in the answer have been paid for.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.head().map_or(0, |head| head.missing)
     }
 
-    /// Size and format of the first image as they really are, such as `1024x1024 png`, where the service says so.
+    /// The actual size and format of the first image, such as `1024x1024 png`, if the service reports them.
     #[must_use]
     pub fn delivered(&self) -> Option<&str> {
         self.head()?.delivered.as_deref()
     }
 
-    /// How that compares with what was asked for, where the service says so: `match` or `mismatch`.
+    /// `match` or `mismatch`: the result of comparing [`Self::delivered`] with the request, if the service reports it.
     #[must_use]
     pub fn delivery(&self) -> Option<&str> {
         self.head()?.delivery.as_deref()
     }
 
-    /// Writes every image to a file of its own, and says where, in the order of the images.
+    /// Writes every image to a file of its own, and returns the paths in the order of the images.
     ///
-    /// One image gets the path as [`Image::write_to`] would write it. Several are numbered: `fox` becomes `fox-1.png`,
-    /// `fox-2.png` and so on. A file that is there is never replaced; its number is passed over.
+    /// A single image gets the path as [`Image::write_to`] would write it. Several are numbered: `fox` becomes
+    /// `fox-1.png`, `fox-2.png` and so on. An existing file is never replaced; its number is skipped.
     ///
     /// # Errors
     ///
-    /// A file cannot be written, or an image is not base64 or only an address. The other images are written
-    /// nevertheless.
+    /// Returns an error if a file cannot be written, or if an image is not base64 or came as an address only. The other
+    /// images are written nevertheless.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_all(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
         super::save::all(self.iter(), path.as_ref()).await
@@ -202,19 +202,20 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// The service sent something that is not base64, or only the address of the image; see [`Image::url`].
+    /// Returns an error if the service sent something that is not base64, or only the address of the image; see
+    /// [`Image::url`].
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
         decode::all(self.sent()?)
     }
 
-    /// Where the image is, for a service that sends addresses instead of images, or beside them. The client fetches
-    /// nothing from there: such addresses end after a while, and need no key.
+    /// The address of the image, from a service that sends addresses instead of images or beside them. The client
+    /// fetches nothing from it: such addresses expire after a while, and need no key.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
         url(self.wire())
     }
 
-    /// The bytes as they came: base64 text in the standard alphabet, padded. Empty where only [`Image::url`] came.
+    /// The bytes as they came: base64 text in the standard alphabet, padded. Empty if only [`Image::url`] came.
     #[must_use]
     pub fn base64(&self) -> &str {
         &self.wire().b64_json
@@ -247,28 +248,29 @@ impl Image {
     /// Writes the image file, and says where: the path with the ending that its format has.
     ///
     /// An ending that belongs to another image format is replaced, a missing one is added, any other is kept.
-    /// The file appears whole or not at all. One that is there is never replaced: where `fox.png` is taken, the image
+    /// The file appears whole or not at all. An existing file is never replaced: if `fox.png` is taken, the image
     /// becomes `fox-2.png`, or the next number that is free.
     ///
     /// # Errors
     ///
-    /// The file cannot be written, or the service sent something that is not base64, or only the address of the image.
+    /// Returns an error if the file cannot be written, or if the service sent something that is not base64, or only the
+    /// address of the image.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         super::save::image(self, path.as_ref(), Naming::Free).await
     }
 
-    /// The same, and replaces a file that is there.
+    /// Like [`Image::write_to`], but replaces an existing file.
     ///
     /// # Errors
     ///
-    /// As [`Image::write_to`]; the file that was there is then still there.
+    /// Like [`Image::write_to`]; an existing file is then left as it was.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         super::save::image(self, path.as_ref(), Naming::Replacing).await
     }
 
-    /// The base64 text, where it came.
+    /// The base64 text, or an error if it did not come.
     fn sent(&self) -> Result<&str, Error> {
         match (self.base64(), self.url()) {
             ("", Some(url)) => Err(Error::elsewhere(url, self.images.head())),
@@ -293,7 +295,7 @@ impl Picture for Image {
     }
 }
 
-/// The member that the document of the gateway does not have, and other services do.
+/// The member `url`, which other services send and the gateway's document does not have.
 fn url(image: &types::Image) -> Option<&str> {
     image.extra.get("url")?.as_str().filter(|url| !url.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Makes a client: checks the address and the key, and fills in from the environment what was not chosen.
 //!
-//! Decides which key goes to which address: those of one pair belong together, and no key leaves the machine unencrypted
-//! unless the caller allows it.
+//! Decides which key goes to which address: a key from the environment goes only to the address of its own pair, and no
+//! key leaves the machine unencrypted unless the caller allows it.
 
 mod environment;
 
@@ -54,9 +54,9 @@ impl Builder {
         self
     }
 
-    /// Whether the key may go over plain http to another machine, where everybody in between can read it: for a private
-    /// network that you trust. Without it such an address is refused before anything is sent; this machine itself
-    /// (`localhost` and the loopback addresses) is never refused.
+    /// Allows the key to go over plain http to another machine, where everybody in between can read it: for a private
+    /// network that you trust. Otherwise such an address is refused before anything is sent; this machine (`localhost`
+    /// and the loopback addresses) is never refused.
     pub fn allow_http(mut self, allow: bool) -> Self {
         self.allows_http = allow;
         self
@@ -69,7 +69,7 @@ impl Builder {
         self
     }
 
-    /// The HTTP client to use, for a proxy or TLS settings of your own. It should not follow redirects: they lead to
+    /// The HTTP client to use, for your own proxy or TLS settings. It should not follow redirects: they lead to
     /// addresses that nobody has checked.
     pub fn http_client(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
@@ -80,8 +80,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// There is no key, or none for this address, a value cannot be used, the key would go over plain http to another
-    /// machine, or the TLS library does not start.
+    /// Returns an error if there is no key, or none for this address, if a value cannot be used, if the key would go
+    /// over plain http to another machine, or if the TLS library does not start.
     pub fn build(self) -> Result<Client, Error> {
         let chosen = environment::complete(self.base_url, self.api_key, environment::variable)?;
         let Address { url, is_local, is_encrypted } = Address::read(&chosen.base_url)?;
@@ -112,7 +112,7 @@ fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
     http_builder(is_local).build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
 }
 
-/// What is on this machine is not asked for through the proxy that the environment names: it could read the key.
+/// A service on this machine is not called through a proxy from the environment, which could read the key.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn http_builder(is_local: bool) -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT);
@@ -124,11 +124,11 @@ fn http_client(_: bool) -> Result<reqwest::Client, Error> {
     reqwest::Client::builder().build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
 }
 
-/// Where a service is.
+/// The address of a service.
 pub(super) struct Address {
-    /// Without `/v1`, which the generated paths begin with.
+    /// The URL without `/v1`, which the generated paths begin with.
     pub(super) url: String,
-    /// Whether it is this machine.
+    /// True if the address is on this machine.
     pub(super) is_local: bool,
     pub(super) is_encrypted: bool,
 }

@@ -131,7 +131,7 @@ impl Error {
         error
     }
 
-    /// An image that is not in the answer, but at this address.
+    /// The error for an image that is not in the answer but at this address.
     pub(super) fn elsewhere(url: &str, head: Option<&Head>) -> Self {
         Self::unintelligible(&format!("the image came as an address, not as bytes: {url}"), head)
     }

@@ -52,7 +52,7 @@ struct Tag {
 struct Picture {
     #[serde(default, deserialize_with = "understood")]
     b64_json: Option<String>,
-    /// Instead of the image, or beside it.
+    /// The address of the image, in place of it or beside it.
     #[serde(default, deserialize_with = "understood")]
     url: Option<String>,
     #[serde(default, deserialize_with = "understood")]

@@ -153,7 +153,7 @@ fn without_remarks(body: &[u8]) -> Result<ImagesResponse, serde_json::Error> {
     })
 }
 
-/// An image that comes as an address has no bytes, and is paid for all the same.
+/// An image that comes as an address has no bytes, but has been paid for too.
 fn accept_address(image: &mut Value) {
     let Some(image) = image.as_object_mut() else { return };
     if image.get("url").is_some_and(Value::is_string) && image.get("b64_json").is_none_or(Value::is_null) {

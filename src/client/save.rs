@@ -1,7 +1,7 @@
 //! An image as a file: written beside its place, and moved there when it is whole.
 //!
-//! Decides its name. An image is paid for, and so may be the one that is there already: nothing is replaced unless the
-//! caller says so.
+//! Decides its name. An image has been paid for, and an existing file may hold another one: no file is replaced unless
+//! the caller says so.
 
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -34,24 +34,24 @@ pub(crate) fn format_of_name(path: &Path) -> Option<Format> {
 /// The name that a file gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// The path itself, whatever is there.
+    /// The path itself, replacing an existing file.
     Replacing,
-    /// The path itself, or with the first of `-2`, `-3` and so on that is free.
+    /// The path itself if it is free, else with the first of `-2`, `-3` and so on that is free.
     Free,
-    /// The first of `-1`, `-2` and so on that is free: one image of several.
+    /// The path with the first of `-1`, `-2` and so on that is free, for one image of several.
     Numbered,
 }
 
 /// Something that is saved as an image file.
 pub(super) trait Picture: Clone + Send + 'static {
-    /// From the bytes themselves; nothing where they are of no known format.
+    /// The format found in the bytes; `None` if it is not known.
     fn format(&self) -> Option<Format>;
 
     /// The bytes as base64 text.
     fn base64(&self) -> Result<Cow<'_, str>, Error>;
 }
 
-/// Writes an image, and says where.
+/// Writes an image, and returns its path.
 pub(super) async fn image(picture: &impl Picture, path: &Path, naming: Naming) -> Result<PathBuf, Error> {
     let (picture, path) = (picture.clone(), path.to_owned());
     // Files block, and an image is megabytes.
@@ -62,7 +62,8 @@ pub(super) async fn image(picture: &impl Picture, path: &Path, naming: Naming) -
     written.await.unwrap_or_else(|stopped| Err(Error::file("writing was given up", io::Error::other(stopped))))
 }
 
-/// Writes every image, also after one that cannot be written, and says where; the first failure is the one that is told.
+/// Writes all images and returns their paths. An image that cannot be written does not stop the others; the first error
+/// is returned.
 pub(super) async fn all<P: Picture>(pictures: impl Iterator<Item = P>, path: &Path) -> Result<Vec<PathBuf>, Error> {
     let pictures: Vec<P> = pictures.collect();
     let naming = if pictures.len() > 1 { Naming::Numbered } else { Naming::Free };
@@ -84,12 +85,12 @@ fn write(base64: &str, path: &Path, naming: Naming) -> Result<PathBuf, Error> {
     draft.publish(path, naming).map_err(failed)
 }
 
-/// `fox.png` is `fox-2.png`.
+/// Adds a number to the name: `fox.png` becomes `fox-2.png`.
 pub(crate) fn numbered_path(path: &Path, number: usize) -> PathBuf {
     marked_path(path, &format!("-{number}"))
 }
 
-/// The path with a mark before its ending.
+/// The path with a mark before its extension.
 pub(crate) fn marked_path(path: &Path, mark: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(mark);
@@ -108,7 +109,7 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.publish(path, Naming::Replacing).map(drop)
 }
 
-/// A file that is not yet what it is to be. Dropped, its own name is gone.
+/// A file that is still being written, under a temporary name that is removed on drop.
 struct Draft {
     file: File,
     path: PathBuf,
@@ -148,22 +149,22 @@ impl Draft {
         }
     }
 
-    /// Moves the file to a name that nobody has; `false` where somebody has it. Two programs do not both get one.
+    /// Moves the file to a free name; `false` if the name is taken. No two programs get the same name.
     fn take(&mut self, target: &Path) -> io::Result<bool> {
         match fs::hard_link(&self.path, target) {
-            // Dropping removes the other name.
+            // The temporary name is removed on drop.
             Ok(()) => return Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
             Err(_) => {}
         }
-        // Some file systems have no links. Then the name is taken by an empty file first.
+        // Some file systems have no hard links. Then an empty file reserves the name first.
         match OpenOptions::new().write(true).create_new(true).open(target) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
             Err(error) => return Err(error),
         }
         self.rename(target).inspect_err(|_| {
-            // The reason is on its way already.
+            // The error of the rename is returned.
             let _ = fs::remove_file(target);
         })?;
         Ok(true)

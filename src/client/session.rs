@@ -66,7 +66,7 @@ pub(super) struct Head {
     pub(super) is_simulated: bool,
     pub(super) is_replayed: bool,
     pub(super) fallback: Option<String>,
-    /// Images that were asked for and are not there.
+    /// The number of requested images that are missing.
     pub(super) missing: usize,
     pub(super) delivered: Option<String>,
     pub(super) delivery: Option<String>,

@@ -66,7 +66,7 @@ codes! {
     GroupNotFound = "group_not_found", 404, "invalid_request_error";
     /// No record has this request id.
     RecordNotFound = "record_not_found", 404, "invalid_request_error";
-    /// A member has as many keys as a member can have.
+    /// A member already has the most keys that a member can have.
     KeyLimitReached = "key_limit_reached", 409, "invalid_request_error";
     /// The name of a user is taken.
     UserExists = "user_exists", 409, "invalid_request_error";

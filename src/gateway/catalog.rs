@@ -46,12 +46,12 @@ pub(crate) struct Catalog {
 // === impl Catalog ===
 
 impl Catalog {
-    /// Asks nobody yet.
+    /// An empty catalogue; no upstream is asked yet.
     pub(crate) fn new(accounts: &Arc<Accounts>, upstream: &Arc<Upstream>) -> Self {
         Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), shelf: Shelf::new() }
     }
 
-    /// The models for this group: in the order of the configuration where that has `chosen` them, or else by name.
+    /// The models for this group: in the order of the configuration if it has `chosen` them, or else by name.
     pub(crate) async fn of_group(&self, group: &str, chosen: Option<&[String]>) -> Vec<TextModel> {
         if let Some(chosen) = chosen {
             return chosen.iter().map(|id| TextModel::named(id)).collect();

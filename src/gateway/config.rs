@@ -78,19 +78,20 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     /// The folder with the skills that are published, if any are.
     pub(crate) skills_dir: Option<PathBuf>,
-    /// How many keys a member can have, unless an admin makes them.
+    /// The most keys that a member can have, unless an admin makes them.
     pub(crate) max_keys_per_member: u32,
     /// How long running requests may take to finish at the end.
     pub(crate) drain_timeout: Duration,
-    /// How a line of the log is written.
+    /// The format of a line of the log.
     pub(crate) log_format: LogFormat,
-    /// How long new requests are taken after the process was asked to stop, so that a load balancer can notice.
+    /// The time for which new requests are still taken after the process was asked to stop, so that a load balancer can
+    /// notice.
     pub(crate) shutdown_delay: Duration,
     /// The ids that `GET /v1/models` lists, in order, where somebody has chosen them.
     pub(crate) text_models: Option<Vec<String>>,
     /// The image models beside those of the document.
     pub(crate) image_models: Vec<ImageModel>,
-    /// How many connections are held at once.
+    /// The most connections that are held at once.
     pub(crate) connections: ConnectionLimits,
     /// How long one call to an upstream may take.
     pub(crate) deadlines: Deadlines,
@@ -100,16 +101,16 @@ pub(crate) struct Config {
     pub(crate) groups: Vec<Group>,
     /// What is kept of answers.
     pub(crate) replay: Replay,
-    /// How long rows of the database are kept.
+    /// The time for which rows of the database are kept.
     pub(crate) retention: Retention,
-    /// How much requests may hold while they arrive and run.
+    /// The bytes that requests may hold while they arrive and run.
     pub(crate) uploads: Uploads,
     /// The master key of the installation, where it is not the one in `data_dir`: text that holds 32 bytes.
     pub(crate) master_key: Option<Secret>,
     /// What lets operators in, if anybody: at least 32 visible characters.
     pub(crate) admin_token: Option<Secret>,
     sources: BTreeMap<String, Source>,
-    /// The file that was named, if any was.
+    /// The path given with `--config` or its variable, if any.
     file: Option<PathBuf>,
 }
 
@@ -124,12 +125,12 @@ pub(crate) struct Deadlines {
     pub(crate) large: Duration,
 }
 
-/// How many connections of callers are held at once. Without a number it follows from the limit of open files.
+/// The most connections of callers that are held at once. Without a number it follows from the limit of open files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
-    /// In all.
+    /// Of all addresses together.
     pub(crate) max: Option<usize>,
-    /// From one address.
+    /// Of one address.
     pub(crate) max_per_address: Option<usize>,
 }
 
@@ -146,7 +147,7 @@ pub(crate) struct Replay {
     pub(crate) max_bytes: u64,
 }
 
-/// How long rows of the database are kept: at least a day, or for ever where there is no period.
+/// The time for which rows of the database are kept: at least a day, or for ever if there is no period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Retention {
     /// Records of requests.
@@ -157,23 +158,23 @@ pub(crate) struct Retention {
     pub(crate) usage: Option<Duration>,
 }
 
-/// How much requests may hold while they arrive and run, in bytes.
+/// The bytes that requests may hold while they arrive and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Uploads {
-    /// Bodies in memory that are still arriving, of all keys together.
+    /// Memory for bodies that are still arriving, of all keys together.
     pub(crate) memory: u64,
-    /// The same of one key; never above `memory`.
+    /// Memory for the bodies of one key; never above `memory`.
     pub(crate) memory_per_key: u64,
-    /// Uploads on disk, of all keys together.
+    /// Disk for uploads, of all keys together.
     pub(crate) disk: u64,
-    /// The same of one key; never above `disk`.
+    /// Disk for the uploads of one key; never above `disk`.
     pub(crate) disk_per_key: u64,
-    /// As much of the file system is left to the database.
+    /// Free space of the file system that is reserved for the database.
     pub(crate) min_free: u64,
 }
 
 impl Uploads {
-    /// Four of the largest forms for one key, and in memory a handful of the largest bodies.
+    /// Disk for four of the largest forms of one key, and memory for a handful of the largest bodies.
     pub(crate) const DEFAULT: Self =
         Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
 }
@@ -214,7 +215,7 @@ impl Config {
     }
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell if necessary.
 fn shell_word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {

@@ -140,7 +140,7 @@ async fn image_answer(context: &Context, gateway: &Gateway, made: flow::Made) ->
     Ok(answer.with_status(made.head.status).with_all(&made.head.headers))
 }
 
-/// What is read of the request, unless the gateway stops before: nothing was spent for it then.
+/// Reads the request, unless the gateway stops first, when nothing was spent for it.
 async fn unless_cut<T>(gateway: &Gateway, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::select! {
         read = read => read,

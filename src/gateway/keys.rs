@@ -36,10 +36,10 @@ use refusals::Refusals;
 
 /// How fresh `last_used_at` is kept.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// How long the use of a key waits for that of others, so that one commit holds them all.
+/// The time that the use of a key waits for other uses, so that one commit holds them all.
 const TOUCH_TOGETHER: Duration = Duration::from_millis(250);
 
-/// With so many notes of uses it is time to forget the old ones (ours).
+/// The number of entries above which old ones are forgotten (ours).
 const MANY_TOUCHED: usize = 1000;
 
 /// How long the former secret stays good where nobody says how long (ours).
@@ -89,7 +89,7 @@ pub(crate) struct NewKey<'a> {
     pub(crate) group: &'a str,
     /// From when on it is no longer good.
     pub(crate) expires_at: Option<Timestamp>,
-    /// How many keys its user can have, if that is limited for whoever makes it.
+    /// The most keys that its user can have; `None` if the maker of the key is not limited.
     pub(crate) at_most: Option<u32>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Created {
     pub(crate) name: String,
     /// The id of the user.
     pub(crate) user: UserId,
-    /// The name of the user; none if the key belongs to no person yet.
+    /// The name of the user; `None` if the key belongs to no person yet.
     pub(crate) user_name: Option<String>,
     /// The name of the group.
     pub(crate) group_name: String,
@@ -116,12 +116,13 @@ pub(crate) struct Created {
     pub(crate) previous_until: Option<Timestamp>,
 }
 
-/// Which keys were used.
+/// The uses of keys.
 #[derive(Default)]
 struct Touched {
-    /// When this process last noted the use of a key. About as many entries as keys were used within that time.
+    /// The time at which this process last noted the use of each key. Old entries are forgotten, so there are few more
+    /// than keys used recently.
     noted: HashMap<KeyId, Instant>,
-    /// Keys whose use is about to be written. While it holds any, a task is under way that writes them.
+    /// Keys whose use has not been written yet. If there are any, a task is about to write them.
     unwritten: Vec<KeyId>,
 }
 
@@ -185,7 +186,7 @@ impl Keys {
     ///
     /// # Errors
     /// [`KeyError::Field`] before anything is stored; [`KeyError::TooMany`] if the user has as many as allowed;
-    /// [`KeyError::Store`] where it could not be.
+    /// [`KeyError::Store`] if the key could not be stored.
     pub(crate) async fn create(&self, act: &Act, new: NewKey<'_>) -> Result<Created, KeyError> {
         let name = check_name("name", "key", new.name)?;
         check_name("group", "group", new.group)?;
@@ -267,8 +268,8 @@ impl Keys {
     /// Changes the key with that id or public id. Here it takes effect before this returns.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] where there is none, or it is somebody else's; [`KeyError::Locked`] and
-    /// [`KeyError::PastLatestEnd`] if its owner would undo what an admin has decided.
+    /// [`KeyError::Unknown`] if there is no such key, or it is somebody else's; [`KeyError::Locked`] and
+    /// [`KeyError::PastLatestEnd`] if its owner would undo an admin's decision.
     pub(crate) async fn change(
         &self,
         act: &Act,

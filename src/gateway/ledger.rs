@@ -73,7 +73,7 @@ pub(crate) struct Draft {
     pub(crate) end_user: Option<String>,
     /// Whether an image tool was put into the request.
     pub(crate) injected_tool: bool,
-    /// The keyed hash by which a client's own retry of this job is known.
+    /// The keyed hash by which a client's own retry of this job is recognized.
     pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
@@ -145,7 +145,7 @@ impl Ledger {
         opened.map(OpenRecord::begin)
     }
 
-    /// Why records cannot be written, where they cannot.
+    /// The reason why records cannot be written; `None` if they can.
     pub(crate) fn write_trouble(&self, now: Instant) -> Option<WriteTrouble> {
         self.health.trouble(now)
     }

@@ -105,21 +105,21 @@ pub(crate) async fn accounts(config: &Config, store: &SqliteStore) -> Result<Vec
     Ok(of_file.chain(kept).collect())
 }
 
-/// The names of the accounts that the store has, and not the file.
+/// The names of the accounts that were added to the store and are not in the file.
 ///
 /// # Errors
 ///
-/// Where the store has trouble.
+/// Returns an error if the store cannot be read.
 pub(crate) async fn names_in_store(store: &SqliteStore) -> Result<Vec<String>, StoreError> {
     let rows = store.list_accounts().await?;
     Ok(rows.into_iter().filter(|row| row.source == KEPT).map(|row| row.name).collect())
 }
 
-/// Whether the store has an account that can cost something.
+/// True if the store has an account whose calls can cost something.
 ///
 /// # Errors
 ///
-/// Where the store has trouble.
+/// Returns an error if the store cannot be read.
 pub(crate) async fn has_real_in_store(store: &SqliteStore) -> Result<bool, StoreError> {
     let simulator = config::Upstream::Simulator.kind();
     Ok(store.list_accounts().await?.iter().any(|row| row.source == KEPT && row.kind != simulator))

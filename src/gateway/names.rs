@@ -1,9 +1,9 @@
-//! Which names people can give to keys, users, groups and tokens, and how a name is shown.
+//! Decides which names people can give to keys, users, groups and tokens, and how a name is shown.
 //!
-//! Decides which letters can be seen, and which names look like others. Refuses to know what is named.
+//! Decides which characters are visible, and which names look like others. Does not know what the names are for.
 //!
-//! A name that was stored before these rules is shown with its hidden letters escaped, so that nobody takes it for another.
-//! It carries finding F19 of the first review.
+//! A name that was stored before these rules is shown with its hidden characters escaped, so that nobody takes it for
+//! another name. It carries finding F19 of the first review.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use icu_properties::props::{DefaultIgnorableCodePoint, ExtendedPictographic, Gen
 use icu_properties::{CodePointMapData, CodePointSetData};
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Names are for people: long enough for them, short enough for a table on a page.
+/// Long enough for the names of people, and short enough for a table on a page.
 pub(crate) const MAX_NAME_CHARS: usize = 128;
 
-/// Joins emoji to one picture.
+/// The zero width joiner, which joins emoji to one picture.
 const JOINER: char = '\u{200d}';
-/// Asks for the picture of a letter that has one.
+/// Variation selector 16, which asks for the emoji form of a character.
 const AS_PICTURE: char = '\u{fe0f}';
 
 /// The name in its composed form (NFC), so that names that look the same are the same; `None` if it cannot be a name.
@@ -27,7 +27,7 @@ pub(crate) fn name(text: &str) -> Option<String> {
     (fits && is_seen).then_some(name)
 }
 
-/// The same for a name by which people know each other: no word of it mixes scripts.
+/// The same for the name of a person, in which no word may mix scripts.
 pub(crate) fn person(text: &str) -> Result<String, &'static str> {
     match name(text) {
         None => Err(BAD),
@@ -41,29 +41,29 @@ const BAD: &str = "must have 1 to 128 characters that can be seen, none of them 
 const MIXED: &str =
     "has a word with letters of different scripts, such as Latin and Cyrillic: it could be taken for another";
 
-/// What whoever gave another name is told.
+/// The message for a name that cannot be used.
 pub(crate) fn bad_name(of: &str) -> String {
     bad_because(of, BAD)
 }
 
-/// The same with a reason of [`person`].
+/// The message for a name that [`person`] refuses for this reason.
 pub(crate) fn bad_because(of: &str, why: &str) -> String {
     format!("the name of the {of} {why}")
 }
 
-/// The composed form.
+/// The composed form (NFC).
 pub(crate) fn composed(text: &str) -> String {
     text.nfc().collect()
 }
 
-/// A text in which every letter can be seen: hidden ones are escaped.
+/// A text in which every character is visible, because hidden ones are escaped.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     shown_but(text, |_| false)
 }
 
-/// The same, with these letters as they are.
+/// The same, with the characters for which `keep` is true left as they are.
 pub(crate) fn shown_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Nearly every text is plain.
+    // Fast path, because nearly all texts are plain ASCII.
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return Cow::Borrowed(text);
     }
@@ -82,7 +82,7 @@ fn has_hidden(text: &str) -> bool {
     letters(text).any(|(_, is_hidden)| is_hidden)
 }
 
-/// The letters, and whether each is hidden where it stands.
+/// The characters, each with whether it is hidden at its place.
 fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut before = None;
     let mut rest = text.chars();
@@ -94,7 +94,7 @@ fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
     })
 }
 
-/// Between emoji, and only there, a picture is made of several letters.
+/// True if the character is hidden at its place. Joiners and selectors count as visible only where they form an emoji.
 fn is_hidden(before: Option<char>, letter: char, after: Option<char>) -> bool {
     let is_picture = |letter: char| CodePointSetData::new::<ExtendedPictographic>().contains(letter);
     let ends_picture =
@@ -111,30 +111,30 @@ fn is_unseen(letter: char) -> bool {
     let category = CodePointMapData::<GeneralCategory>::new().get(letter);
     let is_nothing =
         matches!(category, Control | Format | LineSeparator | ParagraphSeparator | PrivateUse | Surrogate | Unassigned);
-    // The last one is the blank of Braille.
+    // U+2800 is the blank pattern of Braille.
     is_nothing || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(letter) || letter == '\u{2800}'
 }
 
-/// Whether something is to be seen where only this letter stands.
+/// True if a text that consists of this character alone would be visible.
 fn is_visible(letter: char) -> bool {
     use GeneralCategory::{EnclosingMark, NonspacingMark, SpaceSeparator};
     let category = CodePointMapData::<GeneralCategory>::new().get(letter);
     !is_unseen(letter) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
 }
 
-/// A space that looks like the usual one; that of Chinese and Japanese does not.
+/// True for a space that looks like U+0020 but is not; the ideographic space looks different.
 fn is_unusual_space(letter: char) -> bool {
     let is_space = CodePointMapData::<GeneralCategory>::new().get(letter) == GeneralCategory::SpaceSeparator;
     is_space && !matches!(letter, ' ' | '\u{3000}')
 }
 
-/// Whether a word has letters of scripts that no language writes together.
+/// True if a word has letters of scripts that no language writes together.
 fn mixes_scripts(word: &str) -> bool {
     let mut first = None;
     word.chars().filter_map(writing).any(|writing| *first.get_or_insert(writing) != writing)
 }
 
-/// The script of a letter; those of Chinese, Japanese and Korean count as one, because their languages mix them.
+/// The script of a letter; the scripts of Chinese, Japanese and Korean count as one, because their languages mix them.
 fn writing(letter: char) -> Option<Script> {
     match CodePointMapData::<Script>::new().get(letter) {
         Script::Common | Script::Inherited => None,

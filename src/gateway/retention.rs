@@ -1,7 +1,7 @@
-//! Removes what has been kept for as long as the settings say.
+//! Removes rows when their retention period is over.
 //!
-//! Decides how often that is looked for, and how much of the database's time it may take.
-//! Refuses to know how rows are laid out, and removes nothing for which no period is set.
+//! Decides the interval, and the share of the database's time that the removal may take.
+//! Does not know the layout of the rows, and removes nothing for which no period is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +13,26 @@ use tokio::time::{Instant, interval_at, sleep};
 use super::config::Retention;
 use super::store::{Kept, Store, StoreError, Timestamp};
 
-/// How soon after the start, and how often then (ours): whoever starts has other things to do first.
+/// The delay after the start, and then the interval (ours): a start has more urgent work first.
 const FIRST: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(600);
 
-/// Rows in one transaction: it takes a few milliseconds, so no record waits for longer.
+/// Rows in one transaction, which takes a few milliseconds; no record waits for longer.
 const STEP: u32 = 200;
 
-/// After each step the database is left to others for so many times as long as the step took, and for so long at least.
+/// After each step the database is left to others for this many times the duration of the step, and at least for the
+/// shortest rest (ours).
 const REST_FACTOR: u32 = 4;
 const SHORTEST_REST: Duration = Duration::from_millis(10);
 
-/// The task that removes; it ends when this is dropped.
+/// The task that removes old rows; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct RetentionTask(Option<AbortHandle>);
 
 // === impl RetentionTask ===
 
 impl RetentionTask {
-    /// Begins to remove, if there is a period for anything.
+    /// Starts the task, if a period is set for anything.
     pub(crate) fn start(store: Arc<dyn Store>, retention: Retention) -> Self {
         if retention == Retention::default() {
             return Self(None);
@@ -46,7 +47,7 @@ impl RetentionTask {
         Self(Some(task.abort_handle()))
     }
 
-    /// Ends it: the store is about to be closed.
+    /// Ends the task, because the store is about to be closed.
     pub(crate) fn stop(&self) {
         if let Some(task) = &self.0 {
             task.abort();
@@ -60,7 +61,7 @@ impl Drop for RetentionTask {
     }
 }
 
-/// Removes everything that is over at this moment.
+/// Removes all rows whose period is over now.
 async fn remove_all(store: &dyn Store, retention: Retention, now: Timestamp) {
     let periods =
         [(Kept::Records, retention.records), (Kept::Audit, retention.audit), (Kept::UsageDays, retention.usage)];

@@ -141,7 +141,7 @@ async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {
     found.next().ok_or_else(unknown)
 }
 
-/// On a thread of its own: where nobody reads standard output, printing never ends.
+/// Prints on a thread of its own, because printing blocks for ever if nobody reads standard output.
 async fn print(mut out: impl Write + Send + 'static, text: String) -> Result<(), ServeError> {
     let print = move || out.write_all(text.as_bytes()).and_then(|()| out.flush());
     let printed = tokio::task::spawn_blocking(print).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));

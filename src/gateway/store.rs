@@ -137,7 +137,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     #[cfg_attr(not(test), expect(dead_code, reason = "the tests look through it at what every database keeps"))]
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
 
-    /// Removes claims that are over by now, but for those of these scopes, and says how many: at most `limit`.
+    /// Removes at most `limit` expired claims, except those of the scopes in `but`, and returns the number removed.
     async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
 
     /// Writes intents and outcomes in the order given, all of them in one transaction.
@@ -145,7 +145,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// On success there is one answer for each write; on failure nothing of it has happened.
     async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError>;
 
-    /// Writes something, so that it is known whether the database takes writes.
+    /// Writes a row to find out whether the database takes writes.
     async fn check_writable(&self) -> Result<(), StoreError>;
 
     /// Closes as interrupted what an earlier life of this node left running, and says how many there were.
@@ -153,7 +153,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// To be called before the node opens its first record, and never while another process serves as that node.
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError>;
 
-    /// Removes rows from before then, oldest first and so many at most, and says how many there were.
+    /// Removes at most `limit` rows from before that time, oldest first, and returns the number removed.
     async fn remove_old(&self, kept: Kept, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
     /// The newest records that pass the filter, oldest of them first.
@@ -162,10 +162,10 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// One record, in whatever state, unless it is somebody else's than the owner's.
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;
 
-    /// The states of the records with this fingerprint that began then or later, the newest first: at most so many.
+    /// The states of at most `limit` records with this fingerprint that began at `since` or later, the newest first.
     async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<State>, StoreError>;
 
-    /// The account that made the response with this id for this user, as far as records go back.
+    /// The account that made the response with this id for this user, as far as the records go back.
     async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError>;
 }
 
@@ -174,7 +174,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
 pub(crate) enum RecordWrite<'a> {
     /// The intent: a row in state running, before anything is spent.
     Open(&'a Record),
-    /// Which calls were begun so far, into the running row of the same request.
+    /// Writes the calls that were begun into the running row of the same request.
     Note(&'a Record),
     /// The outcome: closes the running row of the same request.
     Close(&'a Record),
@@ -189,14 +189,14 @@ impl<'a> RecordWrite<'a> {
     }
 }
 
-/// What is kept for a period of its own.
+/// The kinds of rows that have a retention period of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Records of jobs that are over, by when they were begun.
+    /// Records of finished jobs, by the time at which they began.
     Records,
     /// Rows of the audit trail.
     Audit,
-    /// Counts by day, by that day.
+    /// Counts by day.
     UsageDays,
 }
 

@@ -26,11 +26,11 @@ const DEFAULT_FILTER: &str = "imagate=info,warn";
 
 /// Begins to log. `filter` is as for `IMAGATE_LOG`: levels, by module if need be.
 ///
-/// A filter that means nothing is answered with the default, and said. A panic is a line of the log too.
+/// A filter that cannot be parsed is replaced by the default, which is logged. Panics are logged too.
 ///
 /// # Errors
 ///
-/// Where the machine gives no thread for it.
+/// Returns an error if the system cannot start the thread that writes.
 pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGuard> {
     let parsed = filter.map(EnvFilter::try_new);
     let bad = matches!(parsed, Some(Err(_)));
@@ -41,14 +41,14 @@ pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGua
         .with_env_filter(filter)
         .with_writer(queue.clone())
         .with_ansi(io::stderr().is_terminal())
-        // It would be said on standard error, which may block.
+        // Internal errors would be printed to standard error, which may block.
         .log_internal_errors(false);
     // A second call is one in a test; the first one's log serves it too.
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().try_init(),
     };
-    // The hook of the standard library writes to standard error, which may block.
+    // The hook of the standard library prints to standard error, which may block.
     std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a thread panicked")));
     if bad {
         tracing::warn!("IMAGATE_LOG means nothing; logging as if it were not set");

@@ -60,11 +60,11 @@ impl Upstream {
         Ok(Self { transport, studio: Studio::new() })
     }
 
-    /// Reads the machine's certificates now, if they were not read yet.
+    /// Loads the machine's certificates now, if that has not happened yet.
     ///
     /// # Errors
     ///
-    /// Where they cannot be read.
+    /// Returns an error if they cannot be read.
     pub(crate) fn prepare_tls(&self) -> Result<(), TransportError> {
         self.transport.prepare_tls()
     }

@@ -10,12 +10,13 @@ use crate::cli::output::print;
 use crate::gateway::config::Config;
 use crate::gateway::store::Serving;
 
-/// The gateway is given so long to say what has changed.
+/// The time that the gateway has to report the result (ours).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The pause between two reads of the lock file.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks the gateway of this installation to read its settings again, which were found to be good, and waits until it has.
+/// Asks the gateway of this installation to read its settings again, which have been checked before, and waits until it
+/// has.
 pub(super) fn reload(config: &Config) -> Result<(), Failure> {
     let data_dir = &config.data_dir;
     let nobody = || anyhow!("no gateway serves from {}", data_dir.display());
@@ -23,7 +24,7 @@ pub(super) fn reload(config: &Config) -> Result<(), Failure> {
     hang_up(before.process)?;
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        // While it writes, and when it has ended, nothing can be read.
+        // Nothing can be read while the gateway writes, or after it has ended.
         if let Some(now) = Serving::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
             let changes = now.last.map_err(|problems| anyhow!("the gateway has changed nothing: {problems}"))?;
             print(&format!("the gateway (process {}) has read its settings again: {changes}\n", now.process))?;

@@ -15,9 +15,9 @@ const NAME_LENGTH: usize = 40;
 pub(super) enum Target {
     /// The one image goes to standard output.
     Stdout,
-    /// Into this file, or, where there are several, into numbered ones.
+    /// The named file; several images go to numbered files.
     Named { path: PathBuf, numbered: bool },
-    /// Into new files of this name in this folder.
+    /// New files of this name in this folder.
     New { folder: PathBuf, name: String },
 }
 
@@ -54,7 +54,8 @@ impl Target {
         Ok(Self::Stdout)
     }
 
-    /// Refuses to replace what is there, as far as the names are known before the images are.
+    /// Returns an error if a file exists that would have to be replaced, as far as the names are known before the
+    /// images are.
     pub(super) fn is_free(&self, count: ImageCount, format: Format) -> Result<(), Failure> {
         let Self::Named { .. } = self else { return Ok(()) };
         let count = usize::try_from(count.get()).unwrap_or(1);
@@ -80,8 +81,8 @@ impl Target {
         }
     }
 
-    /// The file for the image with this index. Its ending may still be corrected when it is written, and a number added
-    /// where it is there already.
+    /// The file for the image with this index. When it is written, its extension may be corrected, and a number is
+    /// added if the file exists.
     pub(super) fn path(&self, index: usize, format: Option<Format>) -> PathBuf {
         match self {
             Self::Stdout => PathBuf::from("-"),

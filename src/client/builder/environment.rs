@@ -1,12 +1,12 @@
-//! Address and key from the environment, where they were not chosen.
+//! Reads address and key from the environment if they were not given.
 //!
-//! They come in pairs, because a key must not go to another service than the one that issued it. A pure decision over
-//! whatever `read` says of a variable.
+//! They come in pairs, because a key must not go to another service than the one that issued it. No I/O: `read` looks
+//! up a variable.
 
 use super::Address;
 use crate::client::Error;
 
-/// The gateway on this machine, as it listens when nothing is configured.
+/// The default address of the gateway on this machine.
 const DEFAULT_BASE_URL: &str = "http://127.0.0.1:8080/v1";
 
 const BASE_URL: &str = "IMAGATE_BASE_URL";
@@ -21,14 +21,14 @@ pub(super) struct Pair {
     pub(super) api_key: String,
 }
 
-/// A variable that is set to something.
+/// The value of a variable, if it is set and not empty.
 #[expect(clippy::disallowed_methods, reason = "the SDK's own reader of the environment, which the gateway never uses")]
 pub(super) fn variable(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?.trim().to_owned();
     (!value.is_empty()).then_some(value)
 }
 
-/// Completes what was chosen. `OPENAI_…` is read only as a pair, and only where nothing else is known.
+/// Completes the given values. The `OPENAI_…` variables are read only as a pair, and only if nothing else is given.
 pub(super) fn complete(
     base_url: Option<String>,
     api_key: Option<String>,
@@ -55,7 +55,7 @@ pub(super) fn complete(
     }
 }
 
-/// The pair of the official SDKs. Its key alone would go to whatever listens on this machine.
+/// The pair of the official SDKs. Its key without an address would go to whatever listens on this machine.
 fn borrowed(read: &impl Fn(&str) -> Option<String>) -> Result<Pair, Error> {
     match (read(BORROWED_BASE_URL), read(BORROWED_API_KEY)) {
         (Some(base_url), Some(api_key)) => Ok(Pair { base_url, api_key }),
@@ -90,8 +90,8 @@ mod tests {
 
     const HERE: &str = DEFAULT_BASE_URL;
 
-    /// Chosen address and key, or `""`; then the variables that are set, to their own letters; then address and key, or
-    /// words of the error.
+    /// `chosen` is the given address and key, or `""`; `set` lists the variables that are set. Expects the resulting
+    /// address and key, or words of the error.
     #[track_caller]
     fn check(chosen: [&str; 2], set: &[(&str, &str)], expected: Result<[&str; 2], &[&str]>) {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());

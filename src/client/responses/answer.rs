@@ -97,12 +97,14 @@ impl Response {
         })
     }
 
-    /// Writes every image to a file of its own, and says where, as [`Images::write_all`](crate::client::Images::write_all)
-    /// does: `fox` becomes `fox-1.png`, `fox-2.png` and so on where there are several, and nothing is replaced.
+    /// Writes every image to a file of its own and returns the paths, like
+    /// [`Images::write_all`](crate::client::Images::write_all): several become `fox-1.png`, `fox-2.png` and so on, and
+    /// no file is replaced.
     ///
     /// # Errors
     ///
-    /// A file cannot be written, or an image is not base64. The other images are written nevertheless.
+    /// Returns an error if a file cannot be written, or if an image is not base64. The other images are written
+    /// nevertheless.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_images(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
         crate::client::save::all(self.images().cloned(), path.as_ref()).await

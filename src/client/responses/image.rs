@@ -65,11 +65,11 @@ impl ResponseImage {
         save::image(self, path.as_ref(), Naming::Free).await
     }
 
-    /// The same, and replaces a file that is there.
+    /// Like [`ResponseImage::write_to`], but replaces an existing file.
     ///
     /// # Errors
     ///
-    /// As [`ResponseImage::write_to`]; the file that was there is then still there.
+    /// Like [`ResponseImage::write_to`]; an existing file is then left as it was.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         save::image(self, path.as_ref(), Naming::Replacing).await

@@ -1,4 +1,5 @@
-//! Answers that hold less than was asked for, or only addresses: whatever was paid for is kept, and the rest is told.
+//! Answers with fewer images than requested, or with addresses only: every paid image is kept, and the rest is
+//! reported.
 
 use serde_json::{Value, json};
 

@@ -1,24 +1,24 @@
-//! What a configuration changes that is read while the gateway runs.
+//! Compares a configuration that was read while the gateway runs with the one in force.
 //!
-//! Names only, so that it can be logged: no value is in it.
+//! A difference holds names only and no values, so it can be logged.
 
 use std::fmt;
 
 use super::Config;
 
-/// What is different in a configuration that was read again.
+/// The differences between a new configuration and the one in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     accounts: Names,
     groups: Names,
     models: Names,
-    /// Settings outside of these tables that are in force now.
+    /// Settings outside of these tables that have been taken over.
     settings: Vec<&'static str>,
-    /// Settings that only the next start takes over.
+    /// Settings that take effect only at the next start.
     restart: Vec<&'static str>,
 }
 
-/// What is different in a list of things that have names.
+/// The differences between two lists of named things.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Names {
     added: Vec<String>,
@@ -26,7 +26,7 @@ struct Names {
     changed: Vec<String>,
 }
 
-/// Takes each of these settings back to what is in force; names those that were different.
+/// Sets each of these settings back to the value in force, and lists the names of those that were different.
 macro_rules! keep {
     ($new:ident, $in_force:ident, $($field:ident),*) => {{
         let mut kept = Vec::new();
@@ -38,7 +38,7 @@ macro_rules! keep {
     }};
 }
 
-/// Names those of these settings that are different.
+/// Lists the names of those settings that are different.
 macro_rules! changed {
     ($new:ident, $in_force:ident, $($field:ident),*) => {{
         let mut changed = Vec::new();
@@ -52,8 +52,8 @@ macro_rules! changed {
 // === impl Config ===
 
 impl Config {
-    /// What this configuration changes of the one that is in force. Settings that a running process cannot change stay as
-    /// they are.
+    /// Turns this configuration into the one that can come into force, and returns the differences. Settings that a
+    /// running process cannot change are set back to the values in force.
     pub(crate) fn take_over(&mut self, in_force: &Self) -> Difference {
         let new = self;
         let mut restart = keep!(
@@ -96,7 +96,7 @@ impl Config {
 // === impl Difference ===
 
 impl Difference {
-    /// The settings that only the next start takes over.
+    /// The settings that take effect only at the next start.
     pub(crate) fn needs_restart(&self) -> &[&'static str] {
         &self.restart
     }

@@ -20,9 +20,9 @@ pub(crate) struct Group {
     pub(crate) fallback: Fallback,
     /// Whether the official coding agents get an image tool where they bring none.
     pub(crate) inject_image_tool: bool,
-    /// The text models that may be named; nothing where any may be.
+    /// The text models that may be named; `None` if any may be.
     pub(crate) text_models: Option<Vec<String>>,
-    /// The types of tools that the upstream may run; nothing where it may run any.
+    /// The types of tools that the upstream may run; `None` if it may run any.
     pub(crate) tools: Option<Vec<String>>,
     /// What may not be asked for.
     pub(crate) filter: Filter,

@@ -38,13 +38,13 @@ impl Proxies {
         caller
     }
 
-    /// These networks.
+    /// Proxies in these networks.
     #[cfg(test)]
     pub(crate) fn of_networks(texts: &[&str]) -> Self {
         Self(texts.iter().map(|text| network(text).expect("a network")).collect())
     }
 
-    /// Whether this is one of them.
+    /// True if the address is one of a trusted proxy.
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))

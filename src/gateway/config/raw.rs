@@ -50,30 +50,31 @@ pub(crate) struct RawConfig {
     /// What lets operators in under `/admin/v1`: a text of at least 32 characters, sent as a bearer token. Default: nobody
     /// is let in.
     pub(super) admin_token: Option<SecretSource>,
-    /// How many keys a member can have. Admins and commands can give a member more. Default: 50.
+    /// The most keys that a member can have. Admins and commands can give a member more. Default: 50.
     pub(super) max_keys_per_member: Option<u32>,
-    /// How long running requests may take to finish once the gateway was asked to stop; who still waits then is answered
-    /// with an error. A second signal does not wait for it. Default: 30 seconds longer than the longest deadline, `5m 30s`.
+    /// The time that running requests have to finish after the gateway was asked to stop; those that still wait then
+    /// are answered with an error. A second signal ends the wait at once. Default: 30 seconds longer than the longest
+    /// deadline, `5m 30s`.
     pub(super) drain_timeout: Option<Period>,
-    /// How a line of the log is written: `text` for people, `json` for programs. Default: `text`.
+    /// The format of a line of the log: `text` for people, `json` for programs. Default: `text`.
     pub(super) log_format: Option<LogFormat>,
-    /// How long new requests are still taken once the gateway was asked to stop, while `/readyz` says 503 already: the time
-    /// that a load balancer needs to notice. Default: `0s`.
+    /// The time for which new requests are still taken after the gateway was asked to stop, while `/readyz` answers 503
+    /// already: the time that a load balancer needs to notice. Default: `0s`.
     pub(super) shutdown_delay: Option<Period>,
-    /// Ids of the text models that callers may name and `GET /v1/models` lists. Default: any may be named, and those are
-    /// listed that the accounts themselves list.
+    /// Ids of the text models that callers may name and `GET /v1/models` lists. Default: any may be named, and the list
+    /// shows those that the accounts themselves list.
     pub(super) text_models: Option<Vec<String>>,
     /// Image models beside those of the API itself, and what each can be asked for.
     pub(super) models: Option<Vec<RawImageModel>>,
-    /// How many connections of callers are held at once.
+    /// The most connections of callers that are held at once.
     pub(super) connections: Option<RawConnections>,
     /// How long one call to an upstream may take.
     pub(super) deadlines: Option<RawDeadlines>,
     /// What is kept of answers, so that a caller who asks again does not pay again.
     pub(super) replay: Option<RawReplay>,
-    /// How long what is written about requests and changes is kept.
+    /// The time for which records of requests and changes are kept.
     pub(super) retention: Option<RawRetention>,
-    /// How much requests may hold while they arrive and run.
+    /// The bytes that requests may hold while they arrive and run.
     pub(super) uploads: Option<RawUploads>,
     /// The upstream accounts. Without any, the built-in simulator draws the images.
     pub(super) accounts: Option<Vec<RawAccount>>,
@@ -81,15 +82,15 @@ pub(crate) struct RawConfig {
     pub(super) groups: Option<Vec<RawGroup>>,
 }
 
-/// How many connections of callers are held at once. Beyond it connections that do nothing are closed for new ones.
+/// The most connections of callers that are held at once. Beyond that, idle connections are closed for new ones.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConnections {
-    /// In all, but never more than half of the files that the process may open. Default: a third of them.
+    /// In all, but at most half of the number of files that the process may open. Default: a third of that number.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) max: Option<u32>,
-    /// From one IPv4 address, or one IPv6 network of 64 bits. Those of `trusted_proxies` are not counted. Default: half of
-    /// `max`.
+    /// From one IPv4 address, or one IPv6 network of 64 bits. Connections from `trusted_proxies` are not counted.
+    /// Default: half of `max`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) max_per_address: Option<u32>,
 }
@@ -121,7 +122,7 @@ pub(super) struct RawReplay {
     pub(super) max_megabytes: Option<u32>,
 }
 
-/// How long what is written about requests and changes is kept. What has no period is kept for ever.
+/// The time for which records of requests and changes are kept. Without a period they are kept for ever.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRetention {
@@ -133,24 +134,26 @@ pub(super) struct RawRetention {
     pub(super) usage: Option<Period>,
 }
 
-/// How much requests may hold while they arrive and run, in megabytes of 1048576 bytes. Beyond the share of a key it
-/// is answered 429, beyond what all may hold 503, and nothing is spent.
+/// The bytes that requests may hold while they arrive and run, in megabytes of 1048576 bytes. A request beyond the
+/// share of its key is answered 429, one beyond the total 503, and nothing is spent.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawUploads {
-    /// Bodies in memory that are still arriving, of all keys together. Default: 32.
+    /// Memory for bodies that are still arriving, of all keys together. Default: 32.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) memory_megabytes: Option<u32>,
-    /// The same of one key. Default: 8, and never above `memory_megabytes`.
+    /// Memory for the bodies of one key that are still arriving. Default: 8, and never above `memory_megabytes`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) memory_megabytes_per_key: Option<u32>,
-    /// Uploads on disk, of all keys together. Default: 8192.
+    /// Disk for uploads, of all keys together. Default: 8192.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) disk_megabytes: Option<u32>,
-    /// The same of one key. Default: 4096, which is four of the largest forms, and never above `disk_megabytes`.
+    /// Disk for the uploads of one key. Default: 4096, which is four of the largest forms, and never above
+    /// `disk_megabytes`.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) disk_megabytes_per_key: Option<u32>,
-    /// So much of the file system is left to the database: uploads stop while less is free. Default: 64.
+    /// Free space of the file system that is reserved for the database: uploads are refused while less is free.
+    /// Default: 64.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub(super) min_free_megabytes: Option<u32>,
 }
@@ -256,7 +259,7 @@ pub(super) struct RawGroup {
     pub(super) inject_image_tool: Option<bool>,
     /// Ids of the text models that callers of this group may name. Default: the `text_models` above all groups.
     pub(super) text_models: Option<Vec<String>>,
-    /// Types of the tools that the upstream may run for this group, such as `image_generation` and `web_search`. Those
+    /// Types of the tools that the upstream may run for this group, such as `image_generation` and `web_search`. Tools
     /// that the caller runs itself (`function`, `custom`, `namespace`) are always allowed. Default: all.
     #[schemars(length(max = 64))]
     pub(super) tools: Option<Vec<String>>,

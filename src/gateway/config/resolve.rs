@@ -26,7 +26,7 @@ use super::{
 use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
-/// Longer than the longest call to an upstream: time to send the answer and to record it.
+/// Longer than the longest call to an upstream, with time to send the answer and to record it.
 const DRAIN_MARGIN: Duration = Duration::from_secs(30);
 /// An upstream that takes longer to greet is down.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
@@ -42,7 +42,7 @@ const DEFAULT_REPLAY: Replay = Replay {
 };
 /// Below it nothing would ever be found again.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
-/// A day at least, because counts are by day; and a hundred years.
+/// At least a day, because counts are by day; at most a hundred years.
 const RETENTION: RangeInclusive<Duration> = Duration::from_secs(86_400)..=Duration::from_secs(36_500 * 86_400);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
 
@@ -64,7 +64,7 @@ const MASTER_KEY: Names = Names { variable: "IMAGATE_MASTER_KEY", flag: "" };
 const LOG_FORMAT: Names = Names { variable: "IMAGATE_LOG_FORMAT", flag: "" };
 const DRAIN_TIMEOUT: Names = Names { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
 
-/// Enough for every program of a person, and few enough for whoever makes them in a loop (ours).
+/// Enough for all programs of one person, and few enough to stop a loop that makes keys (ours).
 const MAX_KEYS_PER_MEMBER: u32 = 50;
 
 /// The settings as written, by who wrote them.

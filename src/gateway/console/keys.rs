@@ -50,8 +50,8 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 400 for the first field that cannot be used, 404 where a user is named that there is not, 409 for a member who has
-    /// as many keys as allowed.
+    /// 400 for the first field that cannot be used, 404 for a user that does not exist, 409 for a member who has as
+    /// many keys as allowed.
     pub(crate) async fn create_key(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedKey, Error> {
         let new: types::NewKey = read(NEW_KEY_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
@@ -80,8 +80,8 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// As [`Console::retrieve_key`], 400 for a field that cannot be used, and 403 for a member who would undo what an admin
-    /// has decided.
+    /// The errors of [`Console::retrieve_key`], 400 for a field that cannot be used, and 403 for a member who would
+    /// undo an admin's decision.
     pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
         let changes = changes(read_change(KEY_UPDATE_FIELDS, body)?)?;
         let changed = self.keys.change_all(&actor.act(), handle, actor.owner(), &changes).await;

@@ -97,7 +97,7 @@ fn visible(mut found: NamedRecord, actor: &Actor) -> NamedRecord {
             attempt.account.clear();
             attempt.upstream_request_id = None;
         });
-        // An upstream's words may speak of the account.
+        // The upstream's words may name the account.
         found.record.error_detail = None;
     }
     found

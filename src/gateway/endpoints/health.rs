@@ -60,8 +60,9 @@ async fn healthz(_context: Context) -> Result<Response<Body>, HttpError> {
     Ok(text(StatusCode::OK, TEXT, "ok\n".to_owned()))
 }
 
-/// New jobs are taken: the store answers and takes records, and the end has not come. No store is asked for this: it is
-/// asked each half second anyway, and whoever has no key must not be able to make it work.
+/// Answers 200 while new jobs are taken: the store can be read and written, and the gateway is not stopping. The answer
+/// comes from memory, because a caller without a key must not be able to cause work in the store, which is checked each
+/// half second anyway.
 async fn readyz(context: Context) -> Result<Response<Body>, HttpError> {
     let unready: Vec<&str> = context.context().get().unready().into_iter().map(Unready::as_str).collect();
     Ok(if unready.is_empty() {

@@ -112,7 +112,7 @@ impl Book {
         let mut groups: HashMap<String, Arc<str>> = HashMap::new();
         for check in changed {
             if check.deleted {
-                // It is refused as one that never was, and costs nothing any more.
+                // Without its entry the key is refused like one that never existed, and takes no memory.
                 entries.remove(&check.public_id);
                 continue;
             }

@@ -33,10 +33,10 @@ pub(crate) enum KeyError {
     /// Its owner can neither enable nor rotate it.
     #[error("{}", because(*.0))]
     Locked(KeyLock),
-    /// Its owner cannot move its end there.
+    /// Its owner cannot move its end beyond this one.
     #[error("an admin has set the end of this key: it cannot be later than {0}")]
     PastLatestEnd(Timestamp),
-    /// A member has as many keys as a member can have.
+    /// A member already has the most keys that a member can have.
     #[error("a member can have {0} keys")]
     TooMany(u32),
     /// The database.

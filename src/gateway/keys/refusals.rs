@@ -1,7 +1,7 @@
-//! Counts of requests that were refused before there was a job: they leave no record, so they are counted here by day and
-//! key, and written together every few seconds.
+//! Counts requests that were refused before there was a job. They leave no record, so they are counted by day and key
+//! in memory, and written together every few seconds.
 //!
-//! Memory and table are bounded by the keys that exist: requests without a known key are one count.
+//! Memory and table are bounded by the number of keys: requests without a known key share one count.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,24 +10,24 @@ use super::book::Entry;
 use super::{Caller, KeyId, UserId};
 use crate::gateway::store::{Day, Refused, Store, StoreError, Timestamp};
 
-/// What has not been written yet.
+/// The counts that have not been written yet.
 #[derive(Default)]
 pub(super) struct Refusals(Mutex<HashMap<(Day, KeyId), Refused>>);
 
 // === impl Refusals ===
 
 impl Refusals {
-    /// One more request with this key that was not accepted.
+    /// Counts a request with this key that was not accepted.
     pub(super) fn of_caller(&self, caller: &Caller) {
         self.count(caller.key(), caller.user(), caller.group_name());
     }
 
-    /// One more request with a key that is known, and disabled or over.
+    /// Counts a request with a known key that is disabled or expired.
     pub(super) fn of_entry(&self, entry: &Entry) {
         self.count(&entry.id, &entry.user, &entry.group_name);
     }
 
-    /// One more request without a known key.
+    /// Counts a request without a known key.
     pub(super) fn of_stranger(&self) {
         self.count(&KeyId::from(Refused::NO_KEY), &UserId::from(UserId::NOBODY), "");
     }
@@ -39,7 +39,7 @@ impl Refusals {
         counts.entry((day, key.clone())).or_insert_with(new).count += 1;
     }
 
-    /// Writes what there is. What the store does not take is kept for the next time.
+    /// Writes the counts. Counts that the store does not take are kept for the next time.
     pub(super) async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
         let counts: Vec<Refused> = self.lock().drain().map(|(_, refused)| refused).collect();
         if counts.is_empty() {

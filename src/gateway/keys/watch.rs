@@ -1,20 +1,20 @@
-//! What runs beside the requests: keys are read anew, and counts are written.
+//! The background work on keys: it reads changed keys, and writes counts.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Caller, Keys};
 
-/// How often counts of refused requests are written (ours).
+/// The interval at which counts of refused requests are written (ours).
 const WRITE_EVERY: Duration = Duration::from_secs(2);
 
-/// How soon a change by another process takes effect here.
+/// The time within which a change by another process takes effect here.
 const REFRESH_EVERY: Duration = Duration::from_millis(250);
 
 // === impl Keys ===
 
 impl Keys {
-    /// Keeps the book up to date for as long as somebody holds these keys.
+    /// Keeps the book up to date as long as these keys are in use.
     pub(crate) fn watch(self: &Arc<Self>) {
         let keys = Arc::downgrade(self);
         let watch = tokio::runtime::Handle::current().spawn(async move {
@@ -29,7 +29,7 @@ impl Keys {
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.abort_handle());
     }
 
-    /// Ends the watch, and writes what was counted: the store is about to be closed.
+    /// Ends the watch and writes the counts, because the store is about to be closed.
     pub(crate) async fn stop(&self) {
         if let Some(watch) = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take() {
             watch.abort();
@@ -42,7 +42,7 @@ impl Keys {
         self.refusals.of_caller(caller);
     }
 
-    /// Writes what was counted, if that was long enough ago. When it was written last.
+    /// Writes the counts if the last time was long enough ago, and returns the time of the last write.
     async fn write_when_due(&self, written: Instant) -> Instant {
         if written.elapsed() < WRITE_EVERY {
             return written;
@@ -57,7 +57,7 @@ impl Keys {
         }
     }
 
-    /// One round. Whether the store is well, so that its trouble is told once and not four times a second.
+    /// One round. Returns whether the store answered, so that an outage is logged once and not four times a second.
     pub(super) async fn round(&self, was_well: bool) -> bool {
         match self.book.refresh().await {
             Ok(()) => true,

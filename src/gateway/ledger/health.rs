@@ -1,12 +1,12 @@
-//! Whether records can be written at this moment, as far as the writer knows.
+//! Keeps track of whether records can be written, as far as the writer knows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From here on a commit counts as one that does not end (ours): a healthy disk takes milliseconds.
+/// The time after which a commit counts as stuck (ours): a healthy disk takes milliseconds.
 const SLOW_COMMIT: Duration = Duration::from_secs(3);
 
-/// Why records cannot be written.
+/// The reason why records cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteTrouble {
     /// The last commit failed.
@@ -15,7 +15,7 @@ pub(crate) enum WriteTrouble {
     Slow,
 }
 
-/// What the writer has last seen of the database. Asking never waits for a disk.
+/// The state of the database as the writer last saw it. Reading it never waits for a disk.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth(Mutex<State>);
 
@@ -32,7 +32,7 @@ impl WriteHealth {
         self.lock().committing_since = Some(Instant::now());
     }
 
-    /// `failed` is `None` where the commit says nothing of the database.
+    /// Notes the end of a commit. `failed` is `None` if the outcome says nothing about the database.
     pub(super) fn commit_ended(&self, failed: Option<bool>) {
         let mut state = self.lock();
         state.committing_since = None;

@@ -46,7 +46,7 @@ impl Outcome {
         Self::new(State::Interrupted, error_code)
     }
 
-    /// The same, and why: a word of ours, and words of the upstream that are safe to show.
+    /// The same with the reason: a word of the gateway, and words of the upstream that are safe to show.
     pub(crate) fn because(self, reason: &'static str, detail: Option<String>) -> Self {
         Self { error_reason: Some(reason), error_detail: detail.map(clip), ..self }
     }
@@ -91,7 +91,8 @@ impl Entry {
         count: watch::Sender<usize>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        // Until somebody has it: whoever gave up waiting has sent nothing.
+        // A caller that gave up waiting for the intent has sent nothing, so the job counts as cancelled until it
+        // begins.
         let when_dropped = Outcome::cancelled();
         Self {
             intended: record.account.clone(),
@@ -136,7 +137,7 @@ impl OpenRecord {
         Self(Some(entry))
     }
 
-    /// The job has it, and may spend: unclosed it is interrupted from now on.
+    /// The job has the record and may spend: from now on a record that is dropped unclosed is interrupted.
     pub(super) fn begin(mut self) -> Self {
         self.when_dropped(Outcome::interrupted(None));
         self
@@ -160,8 +161,8 @@ impl OpenRecord {
         call
     }
 
-    /// Makes durable which calls were begun, where the intent alone would name another account or none of those before:
-    /// a killed process then leaves whom it has asked. Nothing has to be waited for where the intent says it all.
+    /// Makes the begun calls durable, so that the record of a killed process names the accounts that it has asked.
+    /// Returns `None` if the intent names the only account already.
     pub(crate) fn note_attempts(&self) -> Option<Closing> {
         let entry = self.0.as_deref()?;
         if entry.record.attempts.len() < 2 && entry.record.account == entry.intended {
@@ -172,7 +173,7 @@ impl OpenRecord {
         Some(Closing(answer))
     }
 
-    /// Says what the upstream calls a call.
+    /// Sets the upstream's id of a call.
     pub(crate) fn set_upstream_id(&mut self, call: Call, id: Option<String>) {
         self.edit(|entry| {
             if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
@@ -215,7 +216,7 @@ impl OpenRecord {
         self.edit(|entry| entry.record.fallback = Some(made));
     }
 
-    /// Says under which id the upstream keeps the response.
+    /// Sets the id under which the upstream keeps the response.
     pub(crate) fn set_response_id(&mut self, id: String) {
         self.edit(|entry| entry.record.response_id = Some(id));
     }

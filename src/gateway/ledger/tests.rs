@@ -326,7 +326,7 @@ async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
     assert!(fixture.ledger.open(draft("r2")).await.is_err());
     assert_eq!(trouble(0), Some(WriteTrouble::Failing));
     fixture.store.set_trouble(None);
-    // Nobody asks for anything: the writer finds out by itself.
+    // The writer finds out by itself, without any request.
     fixture.until(|_| trouble(0).is_none()).await;
 
     fixture.store.hold();

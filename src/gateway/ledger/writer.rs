@@ -25,7 +25,7 @@ const TRIES_BEFORE_TELLING: u32 = 3;
 /// Between two tries, unless something new arrives.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long nothing is written before the database is tried: often while it fails, so that readiness comes back soon.
+/// The idle time after which the database is checked: short while it fails, so that readiness comes back soon.
 const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
 const CHECK_WHILE_IDLE: Duration = Duration::from_secs(10);
 
@@ -37,7 +37,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
 pub(super) enum Message {
     /// Make this durable and hand it back.
     Open { intent: Box<Entry>, reply: Reply<OpenRecord>, _room: OwnedSemaphorePermit },
-    /// Make durable which calls were begun.
+    /// Makes the begun calls durable.
     Note { record: Box<Record>, reply: Reply<()> },
     /// Make this durable.
     Close(Outgoing),
@@ -95,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// Whatever is there, and if nothing is, the next that comes; nothing where nothing comes for a while.
+    /// The waiting messages, or the next one if there are none; `None` if no message comes for a while.
     async fn gather(&mut self) -> Option<Vec<Message>> {
         let mut batch: Vec<_> = self.again.drain(..self.again.len().min(MAX_BATCH)).map(Message::Close).collect();
         let room = MAX_BATCH.saturating_sub(batch.len()).max(1);
@@ -141,7 +141,7 @@ impl Writer {
         written
     }
 
-    /// Whether the database takes writes at all.
+    /// Checks that the database takes writes.
     async fn check(&mut self) {
         self.health.commit_begins();
         let checked = self.store.check_writable().await;
@@ -152,7 +152,7 @@ impl Writer {
     }
 
     fn note(&mut self, error: Option<&StoreError>) {
-        // A row that no database takes says nothing of this one.
+        // A row that no database would take says nothing about this one.
         let failed = error.is_none_or(|error| !error.blames_the_row()).then_some(error.is_some());
         self.health.commit_ended(failed);
         if failed == Some(false)

@@ -22,11 +22,12 @@ pub(crate) struct Wanted {
 /// An account that was added.
 pub(crate) struct Added {
     pub(crate) known: Known,
-    /// The key that the first start printed was disabled for it.
+    /// True if the key that the first start printed was disabled for this account.
     pub(crate) first_key_disabled: bool,
 }
 
-/// Adds an account to the store. Before one that can cost something, the key that the first start printed is disabled.
+/// Adds an account to the store. If its calls can cost something, the key that the first start printed is disabled
+/// before.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ pub(crate) enum State<'a> {
     Disabled(Timestamp, &'a str),
     /// It rests: until when, and why.
     Cooling(Timestamp, &'a str),
-    /// Its calls fail, and it gets work only where no other can: until when, and why.
+    /// Its calls fail, and it gets work only if no other account can take it: the end of that, and the reason.
     Failing(Timestamp, &'a str),
     /// Its settings, or what is sealed of it, cannot be used: why.
     Unusable(&'a str),
@@ -35,7 +35,7 @@ fn disabled(row: &AccountRow) -> Option<State<'_>> {
     row.disabled_at.map(|since| State::Disabled(since, row.disabled_reason.as_deref().unwrap_or_default()))
 }
 
-/// A process that was killed takes nothing back: only what is not over yet is believed.
+/// The state of failing in the store, if its end has not passed: a process that was killed cannot take it back.
 fn failing(row: &AccountRow, now: Timestamp) -> Option<State<'_>> {
     let until = row.failing_until.filter(|until| *until > now)?;
     Some(State::Failing(until, row.failing_reason.as_deref().unwrap_or_default()))

@@ -40,7 +40,7 @@ struct KeyPage {
     examples: Vec<Example>,
     /// Whether it lets anybody in.
     is_good: bool,
-    /// Whether whoever looks at it can neither enable nor rotate it.
+    /// True if the viewer can neither enable nor rotate the key.
     is_locked: bool,
 }
 

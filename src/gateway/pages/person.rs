@@ -21,7 +21,7 @@ struct PersonPage {
     page: Page,
     user: types::User,
     groups: Vec<types::Group>,
-    /// The keys that stopped because the user left their group.
+    /// The keys that were disabled because the user left their group.
     stopped: Vec<types::Key>,
     path: String,
     form: Form,
@@ -60,7 +60,7 @@ async fn show_with(
     Ok(rendered(status, &template))
 }
 
-/// Enough for a page: the list of keys has all of them.
+/// Enough for this page; the list of keys shows all of them.
 const MOST_STOPPED: i64 = 100;
 
 async fn stopped(desk: &Desk<'_>, user: &types::User) -> Result<Vec<types::Key>, Failure> {

@@ -31,7 +31,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
     let key = desk.console().list_keys(desk.actor()?, &keys).await?.data.into_iter().next();
     let mut record = newest(desk, own, None).await?;
     if let (None, Some(key)) = (&record, &key) {
-        // The first key may have been used before it belonged to anybody.
+        // The first key may have been used before it belonged to a user.
         record = newest(desk, None, Some(key.id.clone())).await?;
     }
     let done = match (&key, &record) {
@@ -44,7 +44,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
     Ok(rendered(StatusCode::OK, &StartPage { page: desk.page("start"), key, record, done, examples }))
 }
 
-/// The newest image of a user or a key.
+/// The record of the newest image of a user or a key.
 async fn newest(desk: &Desk<'_>, user: Option<String>, key: Option<String>) -> Result<Option<types::Record>, Failure> {
     let records = ListRecordsQuery {
         before: None,

@@ -21,12 +21,12 @@ impl Page {
         format::grouped(number.count())
     }
 
-    /// Whether there is a page of this user: not if a key belonged to nobody.
+    /// True if this user has a page, which the owner of unowned keys has not.
     pub(super) fn is_person(&self, user: &str) -> bool {
         user != UserId::NOBODY
     }
 
-    /// A name in which every letter can be seen.
+    /// The name with every character visible.
     pub(super) fn shown(&self, name: impl AsRef<str>) -> String {
         names::shown(name.as_ref()).into_owned()
     }
@@ -88,7 +88,7 @@ impl Page {
         }
     }
 
-    /// The state, with who alone can change it.
+    /// The state of a key, which also tells if only an admin can change it.
     pub(super) fn key_word(&self, key: &types::Key) -> &'static str {
         match (&key.state, &key.locked) {
             (types::KeyState::Disabled, Some(types::KeyLock::Admin)) => "state.locked",

@@ -10,7 +10,7 @@ use crate::gateway::store::{
 /// What ids of users begin with. A name that did could be taken for one.
 const ID: &str = "usr_";
 
-/// Among so many admins two who can sign in are found.
+/// The number of admins read to find two who can sign in.
 const MOST_ADMINS: u32 = 1000;
 
 // === impl People ===
@@ -88,7 +88,7 @@ impl People {
     ///
     /// [`PeopleError::Field`] for a name that cannot be used.
     pub(crate) async fn ensure(&self, act: &Act, name: &str) -> Result<UserRow, PeopleError> {
-        // One whose name was stored before the rules for names is still found.
+        // A user whose name was stored before the rules for names can still be found.
         match self.store.find_user(name).await?.filter(|user| user.name == name) {
             Some(user) => Ok(user),
             None => Ok(self.store.ensure_user(act, &check_name(name)?).await?),
@@ -122,7 +122,7 @@ impl People {
     ///
     /// # Errors
     ///
-    /// As for one.
+    /// The errors of [`Self::change`].
     pub(crate) async fn change_with_keys(
         &self,
         act: &Act,

@@ -45,7 +45,7 @@ pub(crate) struct RelayBody {
     /// The error as an event, in the words of the contract.
     error: String,
     heartbeat: Pin<Box<Sleep>>,
-    /// Resolves when the answer must end because the process does.
+    /// Resolves when the answer must end because the process stops.
     cutoff: Option<Cutoff>,
     taking: Taking,
 }
@@ -81,7 +81,7 @@ impl RelayBody {
         }
     }
 
-    /// The same body, which breaks off when this is cancelled: with an event in a stream, otherwise in the transfer.
+    /// The same body, ended early when `cutoff` is cancelled: with an event in a stream, otherwise by breaking off.
     pub(crate) fn until(mut self, cutoff: &CancellationToken) -> Self {
         self.cutoff = Some(Box::pin(cutoff.clone().cancelled_owned()));
         self
@@ -95,7 +95,8 @@ impl RelayBody {
         self.state = State::Closing(closing, last);
     }
 
-    /// The caller comes back: that was no time of the upstream's. Whether it comes back fast enough.
+    /// Notes that the caller asks for more, and gives the upstream the time that it was away. Returns whether the
+    /// caller is fast enough.
     fn come_back(&mut self) -> bool {
         let (away, enough) = self.taking.come_back(Instant::now());
         if let State::Relaying(course) = &mut self.state {
@@ -105,18 +106,19 @@ impl RelayBody {
         true
     }
 
-    /// Goes on without the caller. Of images that a `slow` one asked for all is read, for their tokens stand last.
+    /// Continues without the caller. If the caller of an image stream was `slow`, the stream is read to its end, where
+    /// the tokens are reported.
     fn leave(&mut self, slow: bool) {
         let state = std::mem::replace(&mut self.state, State::Ended);
         match (state, self.on_end.take()) {
             (State::Relaying(course), Some(on_end)) if course.streams() && !(slow && course.draws()) => {
                 let summary = course.summary();
-                // Dropping it closes the upstream's connection, now.
+                // Dropping it closes the connection to the upstream at once.
                 drop(course);
                 alone(on_end(Ending::Left, summary));
             }
             (State::Relaying(course), Some(on_end)) => alone(Box::pin(finish(course, self.cutoff.take(), on_end))),
-            // The upstream is done. A record that is being closed must not be cut short with the caller's leaving.
+            // The upstream is done. The record is closed even though the caller has left.
             (State::Closing(closing, _), _) => alone(closing),
             (State::Relaying(_) | State::Ended, _) => {}
         }

@@ -50,7 +50,7 @@ impl Course {
         either!(self, poll_read(cx), Poll::Ready(Ok(None)))
     }
 
-    /// The caller took so long to come back for more: the upstream has that much longer.
+    /// Moves the deadlines of the upstream by the time that the caller was away.
     pub(super) fn postpone(&mut self, by: Duration) {
         match self {
             Self::Images(course) => course.intake.postpone(by),
@@ -113,7 +113,7 @@ impl Course {
         }
     }
 
-    /// Whether all of it is images, and soon over.
+    /// True for an image stream, which is over soon.
     pub(super) const fn draws(&self) -> bool {
         !matches!(self, Self::Response(_))
     }

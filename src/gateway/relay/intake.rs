@@ -88,14 +88,14 @@ impl Intake {
         if !self.pace.suffices(data.len() as u64, Instant::now()) {
             return Poll::Ready(Err(Broken::Timeout));
         }
-        // An upstream that always has more never lets the timer be asked.
+        // While the upstream always has more bytes, the timer is never polled.
         if Instant::now() >= self.limits.until {
             return Poll::Ready(Err(Broken::Timeout));
         }
         Poll::Ready(Ok(Some(data)))
     }
 
-    /// The caller took so long to come back: that time is not the upstream's.
+    /// Moves the deadline by the time that the caller was away, which does not count against the upstream.
     pub(super) fn postpone(&mut self, by: Duration) {
         self.limits.until += by;
         if self.waiting {

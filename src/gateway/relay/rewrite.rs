@@ -42,7 +42,7 @@ pub(crate) struct Summary {
     pub(crate) delivered: Vec<Option<Facts>>,
     /// The token counts, where the upstream reported any that can be read.
     pub(crate) usage: Option<Usage>,
-    /// The id of a response, where it has one.
+    /// The id of the response, if it has one.
     pub(crate) response_id: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl Rewrite {
     /// What the answer held so far.
     pub(super) fn summary(&self) -> Summary {
         let usage = self.members.get("usage").and_then(fill::usage);
-        // An id in an answer of images names nothing that a later request could go on from.
+        // An answer of images has no id that a later request could continue from.
         Summary { delivered: self.delivered.clone(), usage, response_id: None }
     }
 

@@ -1,4 +1,5 @@
-//! How fast a caller takes an answer, pure: what is slow is told from what is gone, and neither is the upstream's fault.
+//! Measures how fast a caller reads an answer, without I/O, so that a slow caller can be told from one that is gone,
+//! and neither counts against the upstream.
 
 use std::time::Duration;
 
@@ -6,14 +7,14 @@ use tokio::time::Instant;
 
 use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
 
-/// A caller takes an answer at the rate that an upstream must give it at, averaged over as much waiting.
+/// A caller must read at the rate that is demanded of an upstream, averaged over the same window of waiting.
 const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
 
-/// What the caller has taken lately.
+/// The bytes that the caller has read lately, and the time that it took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taking {
-    /// When the last piece was handed over, until the caller comes back.
+    /// The time at which the last piece was handed over, until the caller comes back.
     since: Option<Instant>,
     waited: Duration,
     bytes: u64,
@@ -22,13 +23,13 @@ pub(super) struct Taking {
 // === impl Taking ===
 
 impl Taking {
-    /// A piece is handed over.
+    /// Notes that a piece was handed over.
     pub(super) fn hand_over(&mut self, bytes: usize, now: Instant) {
         self.bytes += bytes as u64;
         self.since = Some(now);
     }
 
-    /// The caller comes back for more: after how long, and whether that is fast enough.
+    /// Notes that the caller comes back for more. Returns the time that it was away, and whether that is fast enough.
     pub(super) fn come_back(&mut self, now: Instant) -> (Duration, bool) {
         let away = self.since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.waited += away;
@@ -45,7 +46,7 @@ impl Taking {
 mod tests {
     use super::*;
 
-    /// Pieces of so many bytes, each fetched so many seconds after the last: when that is too slow.
+    /// The time in seconds after which a caller is too slow that takes a piece of `bytes` bytes every `pause` seconds.
     fn given_up(bytes: usize, pause: u64) -> Option<u64> {
         let (mut taking, begin) = (Taking::default(), Instant::now());
         (1..500).find_map(|count| {

@@ -142,7 +142,7 @@ fn optional(known: &Known, name: &str, expected: Shape) -> Result<(), Rejection>
     }
 }
 
-/// A response in the background is over before it is made: its tokens would be in no record, and nobody could fetch it.
+/// A response in the background is over before it is made: no record would hold its tokens, and nobody could fetch it.
 fn refuse_background(known: &Known) -> Result<(), Rejection> {
     if known.get("background").and_then(Member::parsed) == Some(true) {
         let message = "Invalid value: 'background' cannot be true here: a response can only be had by waiting for it, plain or as events.";
@@ -151,7 +151,7 @@ fn refuse_background(known: &Known) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// The response that the request goes on from.
+/// The id of the response that the request continues.
 fn previous(known: &Known) -> Result<Option<String>, Rejection> {
     let name = "previous_response_id";
     match known.get(name).filter(|member| member.shape() == Shape::Text) {

@@ -13,12 +13,12 @@ pub(crate) enum Task<'a> {
     Response(&'a ResponseJob),
 }
 
-/// The same for whoever keeps it as long as others do.
+/// The same with shared ownership.
 #[derive(Clone, Debug)]
 pub(crate) enum SharedTask {
-    /// Images, at the image endpoints.
+    /// A job of the image endpoints.
     Images(Arc<Job>),
-    /// A response, in which images may be.
+    /// A response, which may contain images.
     Response(Arc<ResponseJob>),
 }
 
@@ -49,7 +49,7 @@ impl<'a> From<&'a ResponseJob> for Task<'a> {
 // === impl SharedTask ===
 
 impl SharedTask {
-    /// The operation of the document.
+    /// The operation id in the document.
     pub(crate) fn operation(&self) -> &'static str {
         match self {
             Self::Images(job) => job.operation(),
@@ -57,7 +57,7 @@ impl SharedTask {
         }
     }
 
-    /// Whether events were asked for.
+    /// True if the caller asked for events.
     pub(crate) fn stream(&self) -> bool {
         match self {
             Self::Images(job) => job.stream(),
@@ -65,7 +65,7 @@ impl SharedTask {
         }
     }
 
-    /// The turn of an agent that this is a part of: the same request in another turn is another request.
+    /// The turn of an agent that this is a part of. The same request in another turn is another request.
     pub(crate) fn turn(&self) -> Option<&str> {
         match self {
             Self::Images(job) => job.turn(),

@@ -1,7 +1,7 @@
 //! Reads the configuration again while the gateway runs.
 //!
-//! Everything is checked before anything is changed. Accounts go on by name; every request that begins afterwards gets
-//! the new settings, and those that run keep theirs.
+//! Everything is checked before anything is changed. Accounts are matched by name; every request that begins afterwards
+//! gets the new settings, and running requests keep theirs.
 //! **Invariant:** a configuration that cannot be used changes nothing, and every problem with it is logged.
 
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::gateway::manage;
 use crate::gateway::store::{Act, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
 use crate::gateway::{Current, spec};
 
-/// Reads the configuration from where the start has read it.
+/// Reads the configuration from the same sources as the start.
 pub(crate) type Read = Arc<dyn Fn() -> Result<Config, Vec<Problem>> + Send + Sync>;
 
-/// What a reload works on.
+/// The inputs of a reload, and the configuration in force.
 pub(super) struct Reload {
     pub(super) read: Read,
     pub(super) store: Arc<SqliteStore>,
     pub(super) current: Current,
-    /// What is in force.
+    /// The configuration in force.
     pub(super) config: Config,
 }
 
-/// Why nothing was changed.
+/// The reason why nothing was changed.
 enum Refused {
     Settings(Vec<Problem>),
-    /// The store has accounts of these names.
+    /// The store already has accounts with these names.
     Taken(Vec<String>),
     Other(ServeError),
 }
@@ -35,7 +35,7 @@ enum Refused {
 // === impl Reload ===
 
 impl Reload {
-    /// Takes over the configuration as it stands now. Says what has changed, or that nothing has and why.
+    /// Takes over the current configuration. Returns a text that says what has changed, or why nothing has.
     pub(super) async fn run(&mut self) -> Result<String, String> {
         match self.attempt().await {
             Ok(difference) => {
@@ -59,7 +59,7 @@ impl Reload {
         let read = Arc::clone(&self.read);
         let read = tokio::task::spawn_blocking(move || read()).await;
         let mut config = read.map_err(|error| io(std::io::Error::other(error)))?.map_err(Refused::Settings)?;
-        // Whoever has got pictures must never get drawings in their place.
+        // An installation that has produced real images must not fall back to the simulator.
         if !self.config.accounts.iter().any(|account| account.implicit) {
             config.accounts.retain(|account| !account.implicit);
         }

@@ -1,10 +1,10 @@
-//! The end of the process: running requests finish, and those that cannot are answered.
+//! The end of the process: running requests finish, and those that cannot are answered with an error.
 //!
-//! Three steps. While the shutdown delay lasts only `/readyz` has changed. Then the port is closed, nothing new is begun,
-//! and everything that runs has the drain timeout. After it, or at a second signal, the cutoff is cancelled: whoever still
-//! waits for an upstream gets 502 without advice to try again, a stream that has begun its error event, and the record
-//! says `interrupted`.
-//! **Invariant:** no step waits longer than its time, and a third signal waits for nothing.
+//! There are three steps. During the shutdown delay only the answer of `/readyz` has changed. Then the port is closed,
+//! nothing new is begun, and running requests have the drain timeout to finish. After it, or at a second signal, the
+//! cutoff is cancelled: a request that still waits for an upstream gets 502 without advice to retry, a stream that has
+//! begun gets its error event, and the records say `interrupted`.
+//! **Invariant:** no step takes longer than its time, and a third signal ends the wait at once.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::signals::Signals;
 use crate::gateway::Gateway;
 use crate::gateway::config::Config;
 
-/// Records are given so long at least (ours): the database answers in milliseconds, or not at all.
+/// The minimum time to write the records (ours): the database answers in milliseconds, or not at all.
 pub(super) const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
-/// After the cutoff: time to write the answers and the records (ours).
+/// The time after the cutoff to write the answers and the records (ours).
 const CUTOFF_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Ends what runs. `close` closes the port and waits for the connections, so long at most. Returns when everything is
-/// settled, or when its time is over.
+/// Ends all running work. `close` closes the port and waits at most the given time for the connections. Returns when
+/// everything is settled, or when the time is over.
 pub(super) async fn leave(
     gateway: &Arc<Gateway>,
     close: impl AsyncFnOnce(Duration) -> bool,
@@ -36,7 +36,7 @@ pub(super) async fn leave(
         "stopping: running requests may finish; a second signal cuts them off"
     );
     if !config.shutdown_delay.is_zero() {
-        // A second signal shortens this as well; the drain then has its own.
+        // A second signal ends the delay early; the drain then has its own timeout.
         let _ = timeout(config.shutdown_delay, signals.stop_asked()).await;
     }
     gateway.accounts().stop();
@@ -45,7 +45,7 @@ pub(super) async fn leave(
         if !close(longest).await {
             tracing::warn!("some connections did not finish in time");
         }
-        // Jobs whose callers have left are still being read to their end.
+        // Jobs whose callers have left are still read to their end.
         tokio::join!(gateway.ledger().drain(), gateway.replay().drain(), gateway.accounts().finish());
     });
     let patience = tokio::select! {

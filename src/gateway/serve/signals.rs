@@ -2,14 +2,14 @@
 
 use super::ServeError;
 
-/// What a signal asks for.
+/// The request that a signal stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Stop,
     Reload,
 }
 
-/// Listens for signals. Made before anything else at a start, so that none of them ends the process by itself.
+/// The listeners for signals. Created before anything else at a start, so that no signal kills the process.
 pub(crate) struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -22,11 +22,11 @@ pub(crate) struct Signals {
 // === impl Signals ===
 
 impl Signals {
-    /// Listens from now on. To be called within a tokio runtime.
+    /// Listens from now on. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// Where the system does not let us.
+    /// Returns an error if the system refuses a handler.
     pub(crate) fn listen() -> Result<Self, ServeError> {
         #[cfg(unix)]
         {
@@ -42,7 +42,7 @@ impl Signals {
         Ok(Self {})
     }
 
-    /// The next request of any kind. May be dropped at any time: no signal is lost.
+    /// The next request of any kind. Cancel safe: no signal is lost.
     #[cfg(unix)]
     pub(super) async fn next(&mut self) -> Request {
         tokio::select! {
@@ -59,7 +59,7 @@ impl Signals {
         Request::Stop
     }
 
-    /// Resolves at the next `SIGTERM` or `SIGINT`. May be dropped at any time: no signal is lost.
+    /// Resolves at the next `SIGTERM` or `SIGINT`. Cancel safe: no signal is lost.
     #[cfg(unix)]
     pub(super) async fn stop_asked(&mut self) {
         tokio::select! {
@@ -70,7 +70,7 @@ impl Signals {
 
     #[cfg(not(unix))]
     pub(super) async fn stop_asked(&mut self) {
-        // Without a handler for it the system ends the process by itself.
+        // If no handler can be installed, the system's default ends the process.
         let _ = tokio::signal::ctrl_c().await;
     }
 }

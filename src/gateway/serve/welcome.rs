@@ -70,7 +70,7 @@ async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Re
     if manage::was_welcomed(config) {
         return Ok(None);
     }
-    // It belongs to nobody until the first admin receives it.
+    // The key has no owner until the first admin receives it.
     let nobody = UserRow::nobody();
     let new = NewKey {
         name: "first key",

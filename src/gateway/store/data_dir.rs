@@ -21,14 +21,14 @@ pub(super) struct DataDir(PathBuf);
 #[derive(Debug)]
 pub(crate) struct ServeLock(File);
 
-/// What a process that serves from a data directory says of itself.
+/// The state that a serving process publishes in its data directory.
 #[derive(Debug)]
 pub(crate) struct Serving {
     /// The id of the process.
     pub(crate) process: i32,
-    /// How often it has read its configuration again.
+    /// The number of times that it has read its configuration again.
     pub(crate) reloads: u64,
-    /// What the last time came to: what has changed, or why nothing has.
+    /// The result of the last reload: the changes, or the reason why nothing has changed.
     pub(crate) last: Result<String, String>,
 }
 
@@ -37,9 +37,9 @@ const LOCK: &str = "serve.lock";
 // === impl ServeLock ===
 
 impl ServeLock {
-    /// Says which process serves, how often it has read its configuration again, and what the last time came to.
+    /// Publishes the process id, the number of reloads, and the result of the last one.
     ///
-    /// Where that cannot be written only `config reload` misses it, so it is logged and nothing more.
+    /// Only `config reload` needs this, so a failure to write it is logged and otherwise ignored.
     pub(crate) fn tell(&self, reloads: u64, last: &Result<String, String>) {
         let (word, text) = match last {
             Ok(text) => ("done", text),
@@ -60,11 +60,12 @@ impl ServeLock {
 // === impl Serving ===
 
 impl Serving {
-    /// The process that serves from this directory, if one does. One that is just starting has not said anything yet.
+    /// The process that serves from this directory, if there is one. A process that is just starting has published
+    /// nothing yet.
     ///
     /// # Errors
     ///
-    /// Where the lock file cannot be read.
+    /// Returns an error if the lock file cannot be read.
     pub(crate) fn find(data_dir: &Path) -> std::io::Result<Option<Self>> {
         let mut file = match File::open(data_dir.join(LOCK)) {
             Ok(file) => file,
@@ -72,7 +73,7 @@ impl Serving {
             Err(error) => return Err(error),
         };
         match file.try_lock_shared() {
-            // Nobody holds it; the words in it are of a process that has ended.
+            // The lock is free: its text is from a process that has ended.
             Ok(()) => return Ok(None),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(error),

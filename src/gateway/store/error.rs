@@ -52,7 +52,7 @@ pub(crate) enum StoreError {
     /// A value that must be unique is taken.
     #[error("the row exists already")]
     Conflict,
-    /// The database will never take the row, or the row cannot be understood: a fault of this program.
+    /// The database will never take the row, or the row cannot be decoded: a bug of this program.
     #[error("the database refused a row")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

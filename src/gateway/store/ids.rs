@@ -111,10 +111,11 @@ identifier!(
 );
 
 impl UserId {
-    /// The owner of keys that belong to no person yet: no user can be found by it. The first admin receives such keys.
+    /// The owner of keys that belong to no person yet. No user can be found by this id, and the first admin receives
+    /// its keys.
     pub(crate) const NOBODY: &str = "usr_nobody";
 
-    /// See [`UserId::NOBODY`].
+    /// True for [`UserId::NOBODY`].
     pub(crate) fn is_nobody(&self) -> bool {
         self.0 == Self::NOBODY
     }

@@ -11,8 +11,8 @@ use super::{Act, GroupId, KeyId, Page, PublicId, StoreError, Timestamp, UserId};
 /// What the rooms ask of a database about keys. Every change writes its row of the audit trail with it.
 #[async_trait]
 pub(crate) trait KeyStore: Send + Sync {
-    /// Adds a key. [`StoreError::Conflict`] where the id or the public id is taken. False, and nothing is added, if its
-    /// owner has `at_most` keys already that are not deleted.
+    /// Adds a key. [`StoreError::Conflict`] if the id or the public id is taken. Returns `false` and adds nothing if
+    /// its owner already has `at_most` keys that are not deleted.
     async fn insert_key(&self, act: &Act, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError>;
 
     /// The key with that id or public id, unless it is deleted or somebody else's.
@@ -24,8 +24,8 @@ pub(crate) trait KeyStore: Send + Sync {
     /// A part of the keys that are not deleted, newest first.
     async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<Page<KeyRow>, StoreError>;
 
-    /// Makes these changes, all of them or none, to the key with that id or public id. With an owner they are made by
-    /// the owner, who cannot undo the decisions of an admin; without one, by an admin.
+    /// Makes these changes, all of them or none, to the key with that id or public id. With an owner, the owner makes
+    /// them and cannot undo the decisions of an admin; without one, an admin makes them.
     async fn change_key(
         &self,
         act: &Act,
@@ -34,7 +34,7 @@ pub(crate) trait KeyStore: Send + Sync {
         changes: &[KeyChange],
     ) -> Result<KeyChanged, StoreError>;
 
-    /// Gives a key another hash, with the same rules as for a change.
+    /// Gives a key another hash, under the same rules as a change.
     async fn rotate_key(
         &self,
         act: &Act,
@@ -43,11 +43,11 @@ pub(crate) trait KeyStore: Send + Sync {
         next: Rotation,
     ) -> Result<KeyChanged, StoreError>;
 
-    /// What has changed of the keys behind this revision, in the order of their revisions. Deleted keys are among them,
-    /// unless everything is asked for, which is from revision 0.
+    /// The keys that have changed since this revision, in the order of their revisions. Deleted keys are included,
+    /// except from revision 0, which reads everything.
     async fn keys_after(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError>;
 
-    /// Notes that keys were used. Never changes anything else, so a late call cannot revive a key.
+    /// Notes that keys were used. Changes nothing else, so a late call cannot revive a key.
     async fn touch_keys(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError>;
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct KeyRow {
     pub(crate) name: String,
     /// Whose it is.
     pub(crate) user: UserId,
-    /// The name of the user; none if the key belongs to no person yet.
+    /// The name of the user; `None` if the key belongs to no person yet.
     pub(crate) user_name: Option<String>,
     /// Since when the user has been disabled.
     pub(crate) user_disabled_at: Option<Timestamp>,
@@ -82,7 +82,7 @@ pub(crate) struct KeyRow {
     pub(crate) last_used_at: Option<Timestamp>,
     /// Since when it has been disabled.
     pub(crate) disabled_at: Option<Timestamp>,
-    /// Set if it is disabled and its owner cannot enable it.
+    /// Set if the key is disabled and its owner cannot enable it.
     pub(crate) locked: Option<KeyLock>,
     /// The latest end that its owner may choose.
     pub(crate) latest_end: Option<Timestamp>,
@@ -103,7 +103,7 @@ pub(crate) enum KeyState {
     UserDisabled,
 }
 
-/// Why a key is disabled in a way that only an admin can undo.
+/// The reason why only an admin can enable a disabled key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyLock {
     /// An admin or a command disabled it.
@@ -112,12 +112,12 @@ pub(crate) enum KeyLock {
     LeftGroup,
 }
 
-/// What became of a change of a key.
+/// The result of a change of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyChanged {
-    /// It is done.
+    /// The change was made.
     Done(Box<KeyRow>),
-    /// There is no such key, or it is deleted or somebody else's.
+    /// There is no such key, or it is deleted or belongs to somebody else.
     Unknown,
     /// Nothing was changed: its owner cannot enable or rotate it.
     Locked(KeyLock),
@@ -144,7 +144,7 @@ pub(crate) struct KeyCheck {
     pub(crate) expires_at: Option<Timestamp>,
     /// Whether it is refused now: it or its user is disabled, or it is deleted.
     pub(crate) refused: bool,
-    /// Whether it is deleted, and need not be known any more.
+    /// True if the key is deleted, so that it can be forgotten.
     pub(crate) deleted: bool,
     /// Grows with every change of the above.
     pub(crate) revision: i64,
@@ -221,7 +221,7 @@ impl KeyRow {
 // === impl KeyLock ===
 
 impl KeyLock {
-    /// The word for it.
+    /// The word in the database and the API.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Admin => "admin",

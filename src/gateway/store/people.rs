@@ -194,7 +194,7 @@ pub(crate) struct NewUser {
 pub(crate) enum UserChange {
     /// Another role.
     Role(Role),
-    /// The groups in which they may make keys, all of them. Their keys in groups that they leave are locked.
+    /// All groups in which the user may make keys. The user's keys in other groups are locked.
     Groups(Vec<String>),
     /// They cannot sign in, their sessions end, and their keys are refused.
     Disable,
@@ -205,7 +205,7 @@ pub(crate) enum UserChange {
 /// What became of a change of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UserChanged {
-    /// It is done, and has disabled these keys.
+    /// The change was made, and has disabled these keys.
     Done(UserRow, Vec<KeyRow>),
     /// There is no such user.
     Unknown,
@@ -351,7 +351,7 @@ impl fmt::Debug for SecretHash {
 // === impl UserRow ===
 
 impl UserRow {
-    /// The owner of a key that belongs to no person yet.
+    /// The row of [`UserId::NOBODY`], the owner of keys that belong to no person yet.
     pub(crate) fn nobody() -> Self {
         Self {
             id: UserId::from(UserId::NOBODY),

@@ -59,15 +59,15 @@ pub(crate) struct Record {
     pub(crate) fallback: Option<String>,
     /// Whether the gateway put an image tool into the request, as the group allows it for coding agents.
     pub(crate) injected_tool: bool,
-    /// The id that the upstream gave the response: a later request may go on from it, at the same account.
+    /// The upstream's id of the response. A later request may continue from it, at the same account.
     #[serde(skip)]
     pub(crate) response_id: Option<String>,
-    /// What tells whether a client's own retry means this job: a keyed hash of its API key and its request.
+    /// The keyed hash of API key and request by which a client's own retry of this job is recognized.
     #[serde(skip)]
     pub(crate) fingerprint: Option<[u8; 32]>,
-    /// Why it failed, in a word of the gateway's.
+    /// The reason of the failure, in a word of the gateway.
     pub(crate) error_reason: Option<String>,
-    /// Why it failed, in words of the upstream that are safe to show.
+    /// The reason of the failure, in words of the upstream that are safe to show.
     pub(crate) error_detail: Option<String>,
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct Attempt {
     pub(crate) status: Option<u16>,
     /// How long the call took.
     pub(crate) latency_ms: u64,
-    /// The upstream's own id of the call, where it says one.
+    /// The upstream's own id of the call, if it sends one.
     #[serde(default)]
     pub(crate) upstream_request_id: Option<String>,
 }

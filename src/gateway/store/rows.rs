@@ -29,11 +29,11 @@ pub(crate) struct AccountRow {
     pub(crate) cooling_until: Option<Timestamp>,
     /// Why it rests, for operators.
     pub(crate) cooling_cause: Option<String>,
-    /// Until when the running gateway uses it only where no other account is left; believed no longer than that.
+    /// The time until which the running gateway uses the account only if no other is left. It has no effect after that.
     pub(crate) failing_until: Option<Timestamp>,
-    /// Since when.
+    /// The time at which that began.
     pub(crate) failing_since: Option<Timestamp>,
-    /// Why, for operators.
+    /// The reason for it, for operators.
     pub(crate) failing_reason: Option<String>,
     /// Since when the file no longer has this account of the file. It stays, because records name it.
     pub(crate) absent_since: Option<Timestamp>,
@@ -91,20 +91,20 @@ pub(crate) enum AccountChange {
     /// Forgets a rest that is over by the moment of the change, and no other: a late success must not wake an account
     /// that has begun to rest since.
     Thaw,
-    /// The running gateway has set it aside, or takes it back.
+    /// The running gateway has set the account aside, or takes it back.
     Fail(Option<Failing>),
     /// Other credentials. The token that was fetched with the old ones goes.
     Reseal(Vec<u8>),
 }
 
-/// An account that the running gateway uses only where no other is left.
+/// An account that the running gateway uses only if no other is left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failing {
-    /// Since when.
+    /// The time at which it began.
     pub(crate) since: Timestamp,
-    /// Until when, if nobody says otherwise.
+    /// The time at which it ends, unless it is changed before.
     pub(crate) until: Timestamp,
-    /// Why, for operators.
+    /// The reason for it, for operators.
     pub(crate) reason: String,
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn older(master_key: [u8; 32], hash: &[u8]) -> TempDir {
     dir
 }
 
-/// So many claims in the database of this directory that were over long ago, each with its answer.
+/// Adds `count` claims that expired long ago, each with its answer, to the database of this directory.
 pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();

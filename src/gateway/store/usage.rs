@@ -16,7 +16,7 @@ pub(crate) struct Counts {
     pub(crate) succeeded: u64,
     /// All others: failed, refused, cancelled, interrupted.
     pub(crate) failed: u64,
-    /// Requests that were refused before they became a job, which are in none of the others.
+    /// Requests that were refused before they became a job; the other counts do not include them.
     pub(crate) refused: u64,
     /// Images that were delivered, whatever became of the job.
     pub(crate) images: u64,
@@ -55,20 +55,20 @@ pub(crate) struct KeyCounts {
 /// Requests with one key that were refused on one day before they became a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// The day on which they came.
+    /// The day of the requests.
     pub(crate) day: Day,
     /// The id of the key, or [`Refused::NO_KEY`].
     pub(crate) key: KeyId,
-    /// Whose it was.
+    /// The id of the key's user.
     pub(crate) user: UserId,
     /// The name of its group.
     pub(crate) group: String,
-    /// How many.
+    /// The number of requests.
     pub(crate) count: u32,
 }
 
 impl Refused {
-    /// The key of all requests without a known key together.
+    /// Stands for the key of all requests without a known key.
     pub(crate) const NO_KEY: &str = "";
 }
 
@@ -77,7 +77,7 @@ impl Refused {
 pub(crate) struct KeyName {
     /// What its owner calls it.
     pub(crate) name: String,
-    /// The name of the user; none if the key belongs to no person yet.
+    /// The name of the user; `None` if the key belongs to no person yet.
     pub(crate) user_name: Option<String>,
 }
 

@@ -28,13 +28,13 @@ struct Keys {
 impl Vault {
     pub(super) fn new(key: &SecretBytes) -> Result<Self, StoreError> {
         let seal = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(refused)?;
-        // A key of its own for each use.
+        // Each use has a derived key of its own.
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.expose()), b"imagate keyed hash v1");
         let hash = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
         Ok(Self(Arc::new(Keys { seal, hash })))
     }
 
-    /// A hash of what must be found again and never read: without the key nobody can try guesses at it.
+    /// A hash of a value that must be found again but not read: without the key nobody can check guesses against it.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
         let mut hashed = hmac::Context::with_key(&self.0.hash);
         hashed.update(&(context.len() as u64).to_be_bytes());

@@ -1,4 +1,4 @@
-//! What is counted of connections.
+//! The metrics of connections.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 
 use super::metrics::Word;
 
-/// How many connections there are, and why they were closed.
+/// The number of connections in each state, and of those closed for each reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionMetrics {
     open: Family<StateLabels, Gauge>,
@@ -35,7 +35,7 @@ impl ConnectionMetrics {
         registry.register("accept_errors", "Connections that could not be accepted", self.accept_errors.clone());
     }
 
-    /// How many connections are in each state.
+    /// Sets the number of connections in each state.
     pub(crate) fn set_open(&self, counts: &[(&'static str, usize)]) {
         for (state, count) in counts {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
@@ -43,12 +43,12 @@ impl ConnectionMetrics {
         }
     }
 
-    /// A connection was closed for this reason.
+    /// Counts a connection that was closed for this reason.
     pub(crate) fn closed(&self, reason: &'static str) {
         self.closed.get_or_create(&ReasonLabels { reason: Word(reason) }).inc();
     }
 
-    /// The system could not accept a connection.
+    /// Counts a connection that the system could not accept.
     pub(crate) fn accept_failed(&self) {
         self.accept_errors.inc();
     }

@@ -1,7 +1,8 @@
-//! The queue between whoever logs and standard error.
+//! The queue of log lines in front of standard error.
 //!
-//! Decides how many lines may wait and how long the end of the process waits for them. A pipe that nobody reads stops
-//! one thread, which does nothing but write: lines beyond the bound are dropped and counted, and whoever logged goes on.
+//! Decides how many lines may wait, and for how long the end of the process waits for them. If nobody reads the pipe,
+//! only the thread that writes blocks: lines beyond the bound are dropped and counted, and the threads that log
+//! continue.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -10,21 +11,22 @@ use std::time::{Duration, Instant};
 use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes of lines that may wait (ours): some thousand lines. While they are written, as many again may gather.
+/// The most bytes of waiting lines (ours), which is some thousand lines. While a batch is written, as many again may
+/// gather.
 const MAX_WAITING: usize = 1 << 20;
 
-/// How long the end of the process waits for the last lines (ours): a pipe that is read takes milliseconds.
+/// The time that the end of the process waits for the last lines (ours): a pipe that is read takes milliseconds.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Lines that this process could not write. There is one log, so there is one count.
+/// The number of lines that this process could not write. Static, because there is one log.
 static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// The count of lines that this process could not write.
+/// The counter of the lines that this process could not write.
 pub(super) fn dropped_lines() -> Counter {
     DROPPED.clone()
 }
 
-/// Lines that wait to be written. Taking one never blocks.
+/// Lines that wait to be written. Adding one never blocks.
 #[derive(Clone, Debug)]
 pub(super) struct LogQueue(Arc<Shared>);
 
@@ -38,27 +40,27 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<u8>,
-    /// How many lines `waiting` holds.
+    /// The number of lines in `waiting`.
     lines: u64,
-    /// Whether lines are on their way to the output.
+    /// True while a batch is being written.
     writing: bool,
-    /// Lines that were dropped since it was last said.
+    /// The number of lines dropped since it was last reported.
     unsaid: u64,
 }
 
-/// Writes the last lines when it is dropped, as far as somebody reads them.
+/// On drop, waits until the last lines are written, as long as somebody reads them.
 #[derive(Debug)]
 pub(crate) struct LogGuard(LogQueue);
 
 // === impl LogQueue ===
 
 impl LogQueue {
-    /// Begins to write to `out`, from a thread that lives as long as the process. `say` is told how many lines were
-    /// dropped once lines are written again.
+    /// Starts to write to `out`, on a thread that lives as long as the process. After lines were dropped, `say` gets
+    /// their number as soon as lines are written again.
     ///
     /// # Errors
     ///
-    /// Where the machine gives no thread.
+    /// Returns an error if the system cannot start the thread.
     pub(super) fn start(
         out: impl Write + Send + 'static,
         dropped: Counter,
@@ -106,7 +108,8 @@ impl LogQueue {
         (std::mem::take(&mut state.waiting), std::mem::take(&mut state.lines))
     }
 
-    /// How many dropped lines are to be said. Lines that an output refuses are lost as well.
+    /// Ends a batch, and returns the number of dropped lines to be reported. Lines that the output refuses count as
+    /// dropped.
     fn settle(&self, written: bool, lines: u64) -> u64 {
         let mut state = self.lock();
         state.writing = false;
@@ -119,7 +122,7 @@ impl LogQueue {
         0
     }
 
-    /// Waits until every line is written, or for so long.
+    /// Waits until every line is written, but at most for `patience`.
     fn flush_within(&self, patience: Duration) {
         let end = Instant::now() + patience;
         let mut state = self.lock();
@@ -143,7 +146,7 @@ impl<'a> MakeWriter<'a> for LogQueue {
 }
 
 impl Write for &LogQueue {
-    /// Takes a line: the layer that formats writes each in one call.
+    /// Adds a line: the formatting layer writes each line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
         Ok(line.len())
@@ -168,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes only when it is let, and fails where it is told to.
+    /// Writes when the test allows it, and fails if the test says so.
     struct Gate {
         open: mpsc::Receiver<io::Result<()>>,
         written: mpsc::Sender<Vec<u8>>,

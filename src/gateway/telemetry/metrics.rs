@@ -56,7 +56,7 @@ pub(crate) struct Now {
     pub(crate) body_bytes: u64,
     /// Bytes of uploads on disk.
     pub(crate) spool_bytes: u64,
-    /// Bodies that a budget has refused since the start.
+    /// The number of bodies that a budget has refused since the start.
     pub(crate) refused_for_space: u64,
 }
 
@@ -171,7 +171,7 @@ impl Metrics {
         metrics
     }
 
-    /// What is counted of the connections of callers.
+    /// The metrics of the callers' connections.
     pub(crate) const fn connections(&self) -> &ConnectionMetrics {
         &self.connections
     }
@@ -227,7 +227,7 @@ impl Metrics {
         self.unsettled.set(whole(now.unsettled));
         self.body_bytes.set(i64::try_from(now.body_bytes).unwrap_or(i64::MAX));
         self.spool_bytes.set(i64::try_from(now.spool_bytes).unwrap_or(i64::MAX));
-        // Whoever asks is alone, so nothing is counted twice.
+        // The lock is held, so no refusal is counted twice.
         self.refused_for_space.inc_by(now.refused_for_space.saturating_sub(self.refused_for_space.get()));
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

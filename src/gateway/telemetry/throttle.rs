@@ -1,24 +1,24 @@
-//! Trouble that comes again and again, told at once, then now and then, and once when it is over.
+//! Limits the log lines about repeated failures: one at once, then one from time to time, and one when they are over.
 
 use std::time::{Duration, Instant};
 
-/// Between two lines about the same trouble (ours).
+/// The time between two lines about the same failure (ours).
 const BETWEEN: Duration = Duration::from_secs(30);
 
-/// Decides when a line about one kind of trouble is written. Pure: time is an argument.
+/// Decides when a line about one kind of failure is written. The time comes as an argument.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
     told_at: Option<Instant>,
-    /// Failures since then.
+    /// The number of failures since the last line.
     untold: u64,
-    /// Failures since it last worked.
+    /// The number of failures since the last success.
     failures: u64,
 }
 
 // === impl LogThrottle ===
 
 impl LogThrottle {
-    /// Notes a failure. How many have not been told, this one among them, if a line is due.
+    /// Notes a failure. If a line is due, returns the number of failures not yet reported, including this one.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         self.failures += 1;
@@ -29,7 +29,7 @@ impl LogThrottle {
         Some(std::mem::take(&mut self.untold))
     }
 
-    /// Notes that it works. How many failures there were since it last did, if there were any.
+    /// Notes a success. Returns the number of failures since the last success, if there were any.
     pub(crate) fn worked(&mut self) -> Option<u64> {
         let failures = std::mem::take(self).failures;
         (failures > 0).then_some(failures)

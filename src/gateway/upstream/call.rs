@@ -16,11 +16,11 @@ use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 /// So much of an error's body is read, for so long: an error is acted on even if its body never ends.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
-/// No upstream has longer ids for its calls.
+/// The most characters of an upstream's id that are kept; no upstream has longer ones.
 const REQUEST_ID_MAX: usize = 128;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
 
-/// Makes the call. `blame` says what its caller can have got wrong.
+/// Makes the call. `blame` says which errors can be the caller's.
 pub(super) async fn call(
     transport: &Transport,
     request: Result<Request<RequestBody>, http::Error>,
@@ -47,7 +47,8 @@ pub(super) async fn call(
     Ok(Reply { body, simulated: false, by_tool: false, request_id })
 }
 
-/// What an upstream calls a call, for whoever asks it about one. A header can hold anything: what no id has is left out.
+/// The upstream's id of a call, with which its operator can be asked about it. Characters that no id has are left out,
+/// because a header can hold anything.
 fn request_id(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("x-request-id")?.to_str().ok()?;
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');

@@ -20,24 +20,24 @@ use super::reply::{Cause, Class, Failure};
 use crate::tables::IMAGE_EDIT_FIELDS;
 use said::Said;
 
-/// What a caller reads where an upstream's own words cannot be passed on.
+/// The messages for a caller if the upstream's own words cannot be passed on.
 const DECLINED: &str = "The upstream rejected the request, and names no parameter.";
 const TOO_LARGE: &str = "The request is too large for the limits of the upstream.";
 /// A longer name of a parameter is none.
 const PARAM_MAX: usize = 200;
 
-/// What the caller of a request can have got wrong.
+/// The parts of a request for which its caller can be blamed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blame {
-    /// The caller wrote the body: its model, files and tools are the caller's choice.
+    /// True if the caller wrote the body, and so chose its model, files and tools.
     pub(super) body: bool,
-    /// The parameters that the caller knows.
+    /// Returns whether the caller knows a parameter of this name.
     pub(super) is_parameter: fn(&str) -> bool,
 }
 
-/// An image job: the rules have checked its model, and the body is ours.
+/// For an image job: the rules have checked its model, and the gateway wrote the body.
 pub(super) const IMAGE_BLAME: Blame = Blame { body: false, is_parameter: is_image_parameter };
-/// A response, which passes as the caller wrote it.
+/// For a response, which passes as the caller wrote it.
 pub(super) const RESPONSE_BLAME: Blame = Blame { body: true, is_parameter: is_response_parameter };
 
 /// The failure behind a status that is no success.
@@ -105,12 +105,12 @@ fn classify(
         400 | 403 | 413 | 415 | 422 | 500 | 503 if said.reads_refused() => (Class::R, Cause::Refused),
         400 | 413 | 415 | 422 => rejected(body.and_then(detail).as_deref(), &said, blame),
         402 => (Class::N, Cause::Unfit),
-        // A file, a store or an earlier response that is not there.
+        // The caller named a file, a store or an earlier response that does not exist.
         404 if blame.body && body.is_some() => rejected(body.and_then(detail).as_deref(), &said, blame),
         404 | 410 => (Class::N, Cause::Missing),
         405 if body.is_some() => (Class::N, Cause::Missing),
         403 if body.is_some() => (Class::N, Cause::Forbidden),
-        // A page, and not the words of the upstream: a firewall before it has something against the request.
+        // A page that is not from the upstream's API: a firewall in front of it blocks the request.
         403 | 405 => (Class::N, Cause::Blocked),
         451 => (Class::R, Cause::Refused),
         // Well-formed and without tokens: the upstream itself says that nothing was made.
@@ -124,7 +124,7 @@ fn declined(message: &str) -> (Class, Cause) {
     (Class::N, Cause::Declined { message: message.to_owned() })
 }
 
-/// The model of an image job is one that the operator gives; that of a response is the caller's choice.
+/// The cause for an unknown model, which the operator chose for an image job, and the caller for a response.
 const fn unknown_model(blame: Blame) -> Cause {
     if blame.body { Cause::UnknownModel } else { Cause::Missing }
 }
@@ -160,8 +160,8 @@ fn detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Value>>> {
     flat.then_some(Cow::Borrowed(members))
 }
 
-/// A 4xx that names one of the caller's parameters is the caller's. One that names none may be about the account, so one
-/// more may be asked. Either way nothing was made.
+/// A 4xx that names one of the caller's parameters is the caller's fault. One that names none may be due to the
+/// account, so one more account may be asked. In both cases nothing was made.
 fn rejected(detail: Option<&Map<String, Value>>, said: &Said, blame: Blame) -> (Class, Cause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let words = text("message").map(|message| clip(message, 1000)).filter(|message| speaks_of_parameters(message));

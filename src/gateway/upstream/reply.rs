@@ -19,7 +19,7 @@ pub(crate) struct Reply {
     pub(crate) simulated: bool,
     /// A text model drew it with its tool: the image stands in a response.
     pub(crate) by_tool: bool,
-    /// What the upstream calls this call.
+    /// The upstream's id of this call.
     pub(crate) request_id: Option<String>,
 }
 
@@ -67,9 +67,9 @@ pub(crate) struct Failure {
     pub(crate) cause: Cause,
     /// The upstream's status, where it sent one.
     pub(crate) status: Option<u16>,
-    /// What the upstream calls the call that failed.
+    /// The upstream's id of the call that failed.
     pub(crate) request_id: Option<String>,
-    /// What it says of the failure, as far as it is safe to show.
+    /// The upstream's words about the failure, as far as they are safe to show.
     pub(crate) words: Option<String>,
 }
 
@@ -100,19 +100,20 @@ pub(crate) enum Cause {
         /// Until the window opens again, where stated.
         wait: Option<Duration>,
     },
-    /// The account is not paid for: no window that opens again by itself.
+    /// The account has not been paid for; that does not pass by itself.
     Unfit,
-    /// The upstream has not, or not for this account, what every caller of the image endpoints may ask for.
+    /// The upstream does not offer, or not to this account, something that every caller of the image endpoints may ask
+    /// for.
     Missing,
-    /// The upstream does not know the model that the caller chose, or does not give it to this account.
+    /// The upstream does not know the model that the caller chose, or does not offer it to this account.
     UnknownModel,
-    /// The upstream does not let the account do this, or this request be made.
+    /// The upstream does not allow the account to do this, or does not allow this request.
     Forbidden,
-    /// Something before the upstream has turned the request away with a page.
+    /// Something in front of the upstream has refused the request with a page.
     Blocked,
-    /// The upstream rejects the request and names nothing of it.
+    /// The upstream rejects the request and names no part of it.
     Declined {
-        /// What it says, as far as a caller may read it.
+        /// The upstream's message, as far as a caller may read it.
         message: String,
     },
     /// Too many requests for this account right now.
@@ -148,7 +149,7 @@ impl Failure {
         Self { class, cause, status: None, request_id: None, words: None }
     }
 
-    /// The same with a status.
+    /// The same failure with a status.
     pub(crate) fn with_status(self, status: u16) -> Self {
         Self { status: Some(status), ..self }
     }

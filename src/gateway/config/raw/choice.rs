@@ -82,14 +82,14 @@ pub(crate) enum OnError {
     Closed,
 }
 
-/// How a line of the log is written.
+/// The format of a line of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Plain text for people.
     #[default]
     Text,
-    /// For programs: one JSON object.
+    /// One JSON object per line, for programs.
     Json,
 }
 
@@ -211,7 +211,7 @@ impl OnError {
 // === impl LogFormat ===
 
 impl LogFormat {
-    /// The word for it in the file.
+    /// The spelling in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",

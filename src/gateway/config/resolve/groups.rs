@@ -8,7 +8,7 @@ use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::{DEFAULT_GROUP, Deadlines, Delivery, Fallback, Filter, Group, Moderation, address};
 
-/// The rules of a response note one more type than this.
+/// One less than the number of types that the rules of a response note.
 const TOOLS_MAX: usize = 64;
 const DEFAULT_JUDGE: &str = "omni-moderation-latest";
 /// Every request of the group waits for it.
@@ -59,7 +59,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Types of tools are words.
+    /// Checks that types of tools are words.
     fn tools(&mut self, path: &str, written: &[String]) -> Vec<String> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         for (index, tool) in written.iter().enumerate() {

@@ -19,7 +19,7 @@ impl Desk<'_> {
         Some(self.model_ids("text_models", &models))
     }
 
-    /// A list of ids, each of them once.
+    /// Checks every id of a list, and that none stands in it twice.
     pub(super) fn model_ids(&mut self, path: &str, models: &[String]) -> Vec<String> {
         for (index, model) in models.iter().enumerate() {
             let setting = format!("{path}[{index}]");

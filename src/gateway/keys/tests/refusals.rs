@@ -1,4 +1,4 @@
-//! What is counted of requests that become no job.
+//! The counts of requests that become no job.
 
 use super::*;
 use crate::gateway::store::{Refused, UsageFilter, UsageStore as _};
@@ -25,7 +25,7 @@ async fn a_known_key_that_is_not_good_is_counted_as_itself() {
         assert!(fixture.is_invalid(&header(&created)).await);
     }
     assert_eq!(counted(&fixture).await, [(created.id.to_string(), 5)]);
-    // The next ones are added to those.
+    // Later refusals are added to the written counts.
     assert!(fixture.is_invalid(&header(&created)).await);
     assert_eq!(counted(&fixture).await, [(created.id.to_string(), 6)]);
     let totals = fixture.sqlite.usage_in_total(&UsageFilter::default()).await.unwrap();

@@ -130,7 +130,7 @@ fn a_name_of_whatever_letters_cannot_turn_the_page_around() {
             let shown = format!("{{{{ page.shown({name}) }}}}");
             let raw = format!("{{{{ {name} }}}}");
             let as_it_is = html.match_indices(&raw).map(|(at, _)| &html[..at]);
-            // Only where a form or a script needs it to the letter.
+            // Only forms and scripts, which need the exact name, may use it raw.
             let as_it_is: Vec<_> = as_it_is.filter(|before| !before.ends_with('"')).collect();
             assert!(as_it_is.is_empty(), "{}: {name} is not made visible", path.display());
             for (at, _) in html.match_indices(&shown) {

@@ -186,7 +186,7 @@ async fn keys_that_belong_to_nobody_are_handed_to_the_first_admin() {
     let made = keys.create(&Act::system(), new).await.unwrap();
     assert_eq!((made.user_name, keys.find(made.id.as_str(), None).await.unwrap().user_name), (None, None));
 
-    // It is no user: neither listed, nor found, nor to be changed.
+    // The owner of unowned keys is not a user: it is not listed, not found and cannot be changed.
     let page = async || fixture.people.page(&UserFilter { limit: 10, ..UserFilter::default() }).await.unwrap();
     assert_eq!(page().await.total, 0);
     for handle in ["usr_nobody", ""] {
@@ -208,7 +208,7 @@ async fn keys_that_belong_to_nobody_are_handed_to_the_first_admin() {
     assert_eq!(handed.len(), 1);
     assert_eq!((handed[0].target_name.as_deref(), handed[0].actor_name.as_str()), (Some("first key"), "ada"));
 
-    // From now on there is somebody, as long as it is clear who.
+    // From now on there is an owner, as long as there is only one admin.
     assert_eq!(fixture.people.default_owner().await.unwrap().name, "ada");
     fixture.join("noor", Role::Admin).await;
     let unclear = fixture.people.default_owner().await;

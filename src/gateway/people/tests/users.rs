@@ -180,9 +180,10 @@ async fn whoever_leaves_a_group_has_no_good_key_in_it() {
 
     assert_eq!(regroup(&[]).await, std::slice::from_ref(&inside.id));
     assert_eq!(locked(inside.id.as_str()).await, Some(KeyLock::LeftGroup));
-    // A key that an admin made in a group to which ben never belonged is left alone, and so are those of others.
+    // A key that an admin made in a group to which ben never belonged is not touched, and neither are the keys of
+    // others.
     assert_eq!((locked(outside.id.as_str()).await, locked(others.id.as_str()).await), (None, None));
-    // Coming back enables nothing, and leaving once more stops nothing twice.
+    // Joining again enables nothing, and leaving again disables nothing twice.
     assert_eq!(regroup(&["default"]).await, []);
     assert_eq!(locked(inside.id.as_str()).await, Some(KeyLock::LeftGroup));
     assert_eq!(regroup(&[]).await, []);

@@ -1,4 +1,4 @@
-//! Callers who take their time.
+//! Slow callers.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 const PIECE: usize = 64 * 1024;
 const PIECES: usize = 100;
 
-/// An image of so many bytes of base64, all of which is there.
+/// An image with this many bytes of base64, available at once.
 fn image() -> ReplyBody {
     let mut body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#).into_bytes();
     body.resize(PIECE * PIECES, b'A');
@@ -49,7 +49,8 @@ async fn relay() -> (RelayBody, Told) {
     (RelayBody::new(proven, String::new(), on_end), told)
 }
 
-/// Takes a frame, and waits for so long before the next one: how many bytes came, and whether all did.
+/// Reads the body frame by frame with this pause between frames; returns the number of bytes and whether it was
+/// complete.
 async fn take(body: &mut RelayBody, pause: Duration) -> (usize, bool) {
     let mut taken = 0;
     while let Some(frame) = body.frame().await {

@@ -14,7 +14,7 @@ const CALLS_MAX: usize = 64;
 /// So many images are recorded one by one.
 const IMAGES_MAX: usize = 256;
 
-/// A longer id is kept in no record.
+/// An id longer than this is not recorded.
 const ID_MAX: usize = 256;
 
 /// The conversation is too long for the model.

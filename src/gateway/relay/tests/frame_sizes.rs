@@ -1,4 +1,4 @@
-//! Answers in frames of any size: a connection with much to read hands over a megabyte at once.
+//! Answers in frames of any size: a connection with a large backlog delivers a megabyte at once.
 
 use super::*;
 

@@ -30,9 +30,9 @@ pub(crate) struct ResponseJob {
     pub(super) agent: bool,
     pub(super) kept_prompt: bool,
     pub(super) injected: bool,
-    /// The response that it goes on from.
+    /// The id of the response that it continues.
     pub(super) previous: Option<String>,
-    /// The one account that can serve it, where no other can.
+    /// The only account that can serve it, if no other can.
     pub(super) account: Option<String>,
     pub(super) turn: Option<String>,
     /// The pieces of the body that goes upstream; without an injected tool there is one.
@@ -63,16 +63,16 @@ pub(super) struct Tools {
     hosted: Vec<HostedTool>,
 }
 
-/// A tool that the upstream runs: it may cost beside the model, and reach what belongs to the account.
+/// A tool that the upstream runs: it may cost extra, and reach data of the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostedTool {
-    /// Where its type stands in the request.
+    /// The path of its type in the request.
     pub(crate) place: String,
     /// Its type.
     pub(crate) kind: String,
 }
 
-/// So many types are noted; a group cannot allow as many.
+/// The most types that are noted: one more than a group can allow.
 const HOSTED_MAX: usize = 65;
 
 /// What one image tool asks for.
@@ -104,7 +104,7 @@ impl Tools {
         self.count += 1;
     }
 
-    /// One of them is run by the upstream.
+    /// Notes that the upstream runs a tool of this type.
     pub(super) fn note_hosted(&mut self, place: &str, kind: &str) {
         if self.hosted.len() < HOSTED_MAX && self.hosted.iter().all(|tool| tool.kind != kind) {
             self.hosted.push(HostedTool { place: place.to_owned(), kind: kind.to_owned() });
@@ -150,13 +150,13 @@ impl ResponseJob {
         self.tools.large
     }
 
-    /// The tools that the caller wants the upstream to run, as the list and the choice name them; one of each type.
+    /// The tools that the caller wants the upstream to run, from the list and from the choice; one of each type.
     pub(crate) fn hosted_tools(&self) -> Vec<HostedTool> {
         let chosen = self.choice.as_deref().map(tool::chosen).unwrap_or_default();
         self.tools.hosted.iter().cloned().chain(chosen).collect()
     }
 
-    /// Whether it names a prompt that is kept at the upstream and may bring tools of its own.
+    /// True if it names a prompt that is kept at the upstream and may bring tools of its own.
     pub(crate) const fn has_kept_prompt(&self) -> bool {
         self.kept_prompt
     }
@@ -235,32 +235,32 @@ impl ResponseJob {
         job
     }
 
-    /// The same request as a part of this turn of an agent.
+    /// The same job as a part of this turn of an agent.
     pub(crate) fn within(self, turn: Option<String>) -> Self {
         Self { turn, ..self }
     }
 
-    /// The turn of an agent that this is a part of.
+    /// The turn of an agent that this job is a part of.
     pub(crate) fn turn(&self) -> Option<&str> {
         self.turn.as_deref()
     }
 
-    /// The body as it came.
+    /// The body as the caller sent it.
     pub(crate) const fn body(&self) -> &Kept {
         &self.body
     }
 
-    /// The response that it goes on from.
+    /// The id of the response that it continues.
     pub(crate) fn previous(&self) -> Option<&str> {
         self.previous.as_deref()
     }
 
-    /// The same for this account alone.
+    /// The same job for this account alone.
     pub(crate) fn only_at(self, account: String) -> Self {
         Self { account: Some(account), ..self }
     }
 
-    /// The one account that can serve it, where no other can.
+    /// The only account that can serve it, if no other can.
     pub(crate) fn account(&self) -> Option<&str> {
         self.account.as_deref()
     }

@@ -17,7 +17,7 @@ const MASK: &str = "input_image_mask";
 /// The one tool of an agent's own that makes images.
 const NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
-/// Tools that the caller runs itself: the upstream only says how they are to be called.
+/// Tools that the caller runs itself: the upstream only tells it how to call them.
 const RUN_BY_CALLER: [&str; 3] = ["function", "custom", NAMESPACE.0];
 /// What is looked at: what stands in the document's table, and what an agent calls its own tool.
 const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
@@ -64,7 +64,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The tools that a namespace holds: their types are what counts.
+/// Notes the types of the tools in a namespace.
 fn within(place: &str, body: &Kept, (from, to): (u64, u64), tools: &mut Tools) -> Result<(), Error> {
     let known = json::members(&mut Walk::between(body, from, to), &["tools"])?;
     let Some(inner) = known.get("tools").filter(|inner| inner.shape() == Shape::Array) else { return Ok(()) };
@@ -81,7 +81,7 @@ fn within(place: &str, body: &Kept, (from, to): (u64, u64), tools: &mut Tools) -
     })
 }
 
-/// Types that a choice has beside those of tools.
+/// Types of a choice that are not types of tools.
 const CHOICES: [&str; 1] = ["allowed_tools"];
 
 /// The hosted tools that a choice names.

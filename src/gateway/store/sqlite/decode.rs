@@ -27,7 +27,7 @@ pub(super) fn moment(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Times
     text.map(str::parse).transpose().map_err(|error: chrono::ParseError| sqlx::Error::Decode(error.into()))
 }
 
-/// A cell that holds one of a few words, or nothing.
+/// A nullable cell that holds one of a few words.
 pub(super) fn word<T>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
 where
     T: FromStr<Err: Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -61,7 +61,7 @@ pub(super) fn hash(row: &SqliteRow, column: &str) -> sqlx::Result<[u8; 32]> {
     bytes.try_into().map_err(|error: std::array::TryFromSliceError| sqlx::Error::Decode(error.into()))
 }
 
-/// The same where there may be nothing.
+/// The same for a nullable cell.
 pub(super) fn optional_hash(row: &SqliteRow, column: &str) -> sqlx::Result<Option<[u8; 32]>> {
     let bytes: Option<&[u8]> = row.try_get(column)?;
     bytes.map(|_| hash(row, column)).transpose()

@@ -111,7 +111,7 @@ async fn insert(pool: &SqlitePool, act: &Act, key: &KeyRow, at_most: Option<u32>
     })
 }
 
-/// How many keys a user has that are not deleted.
+/// The number of keys of a user that are not deleted.
 async fn count_of(connection: &mut SqliteConnection, user: &UserId) -> sqlx::Result<i64> {
     let count = sqlx::query_scalar("SELECT count(*) FROM keys WHERE user_id = $1 AND deleted_at IS NULL");
     count.bind(user.as_str()).fetch_one(connection).await

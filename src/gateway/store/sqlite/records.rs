@@ -26,7 +26,7 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     error_detail = $20 \
     WHERE request_id = $1 AND state = 'running'";
 
-/// The condition of the index stands in it letter by letter, so that a start reads only what was running.
+/// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows.
 pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted' WHERE state = 'running' AND node = $1";
 
 const NOTE: &str = "UPDATE records SET attempts = $2, account = $3 WHERE request_id = $1 AND state = 'running'";
@@ -124,7 +124,7 @@ fn note(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
     Ok(query.bind(&record.account))
 }
 
-/// A commit that waits for the disk, as those of records do.
+/// A commit that waits for the disk, like that of a record.
 pub(super) async fn check_writable(pool: &SqlitePool) -> sqlx::Result<()> {
     sqlx::query("UPDATE write_check SET times = (times + 1) % 1000000").execute(pool).await?;
     Ok(())
@@ -134,7 +134,7 @@ pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx:
     Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
 }
 
-/// What became of the jobs that one request was, newest first.
+/// The states of the jobs with one fingerprint, newest first.
 pub(super) async fn twins(
     pool: &SqlitePool,
     fingerprint: &[u8; 32],
@@ -148,7 +148,7 @@ pub(super) async fn twins(
     rows.iter().map(|row| parsed(row, "state")).collect()
 }
 
-/// The account that made this response for this user, the newest where an upstream gives an id twice.
+/// The account that made this response for this user; the newest if an upstream uses an id twice.
 pub(super) async fn maker_of(pool: &SqlitePool, response_id: &str, user: &UserId) -> sqlx::Result<Option<String>> {
     let query = sqlx::query_scalar(
         "SELECT account FROM records WHERE response_id = $1 AND user_id = $2 AND account IS NOT NULL \

@@ -1,15 +1,15 @@
-//! Removes what is older than somebody wants it kept, some rows at a time.
+//! Removes rows whose retention period is over, in small steps.
 
 use sqlx::SqlitePool;
 
 use super::together::transact;
 use crate::gateway::store::{Day, Kept, Timestamp};
 
-/// Of a job that runs nothing is removed, however long ago it was begun.
+/// A running job is never removed, however old it is.
 pub(super) const RECORDS: &str = "DELETE FROM records WHERE seq IN (SELECT seq FROM records INDEXED BY records_by_time \
     WHERE created_at < $1 AND state <> 'running' ORDER BY created_at LIMIT $2)";
 
-/// The trail is written in the order of time, so the oldest rows are the first.
+/// The trail is written in the order of time, so the oldest rows come first.
 pub(super) const AUDIT: &str = "DELETE FROM audit WHERE seq IN \
     (SELECT seq FROM (SELECT seq, at FROM audit ORDER BY seq LIMIT $2) WHERE at < $1)";
 
@@ -29,7 +29,7 @@ async fn run(pool: &SqlitePool, sql: &'static str, before: String, limit: u32) -
     Ok(sqlx::query(sql).bind(before).bind(limit).execute(pool).await?.rows_affected())
 }
 
-/// A trigger lets rows go only while `audit_removal` says so.
+/// A trigger allows the removal only while a row in `audit_removal` permits it.
 async fn remove_audit(pool: &SqlitePool, before: Timestamp, limit: u32) -> sqlx::Result<u64> {
     let before = before.to_string();
     transact!(pool, |transaction| {

@@ -9,7 +9,7 @@ use crate::gateway::store::StoreError;
 const BUSY: u32 = 5;
 const LOCKED: u32 = 6;
 const CORRUPT: u32 = 11;
-/// Another process changed the write-ahead log at the same moment.
+/// SQLITE_PROTOCOL: another process changed the write-ahead log at the same moment.
 const PROTOCOL: u32 = 15;
 const TOO_BIG: u32 = 18;
 const CONSTRAINT: u32 = 19;
@@ -37,8 +37,8 @@ pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> Store
     }
 }
 
-/// Only what is certainly wrong with the row is [`StoreError::Refused`]: an outcome that is thrown away was paid for, and
-/// one that is tried again without end costs a line of the log now and then.
+/// Only errors that are certainly caused by the row become [`StoreError::Refused`]: a dropped outcome has been paid
+/// for, while a write that is repeated for ever only costs a line of the log now and then.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the driver adds variants; the same write may succeed after them")]
 fn translate(doing: &'static str, error: sqlx::Error) -> StoreError {
     match error {
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// What the driver says of an extended result code.
+    /// A driver error with this extended result code.
     #[derive(Debug)]
     struct Code(u32);
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wrong_with_a_row_is_held_against_it() {
-        // The primary codes of SQLite, all of them, some with an extension in their higher bytes.
+        // All primary codes of SQLite, each also with an extension in the higher bytes.
         let blamed: Vec<u32> = (1..=28)
             .flat_map(|code| [code, code | 3 << 8])
             .filter(|code| translate("writing records", sqlx::Error::Database(Box::new(Code(*code)))).blames_the_row())
@@ -136,7 +136,8 @@ mod tests {
         for passing in [BUSY, LOCKED, PROTOCOL, BUSY | 2 << 8] {
             assert!(matches!(code(passing), StoreError::Busy), "{passing}");
         }
-        // An error of the statement, permissions, abort, no memory, interrupt, input and output, full, cannot open.
+        // Codes for a bad statement, permissions, abort, memory, interrupt, input and output, a full disk, and an
+        // unopened file.
         for other in [1, 3, 4, 7, 8, 9, 10, 13, 14, 21, 99] {
             assert!(matches!(code(other), StoreError::Unavailable { .. }), "{other}");
         }

@@ -49,7 +49,7 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         // Whoever checks keys still hears of it, so that it can be refused like any other.
         let checks = store.keys_after(1).await.unwrap();
         assert!(checks.iter().any(|check| check.id == row.id && check.refused && check.deleted));
-        // Whoever begins anew need not.
+        // A reader that starts anew does not need deleted keys.
         assert!(store.keys_after(0).await.unwrap().is_empty());
     }
 }
@@ -237,7 +237,7 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
         let by_owner = async |change| store.change_key(&act, id, Some(&owner), &[change]).await.unwrap();
         let by_admin = async |change| store.change_key(&act, id, None, &[change]).await.unwrap().done().unwrap();
 
-        // An owner takes back what the owner did.
+        // An owner can undo the owner's own change.
         assert_eq!(by_owner(KeyChange::Disable).await.done().unwrap().locked, None);
         assert_eq!(by_owner(KeyChange::Enable).await.done().unwrap().disabled_at, None);
 
@@ -246,12 +246,12 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
         for end in [None, Some(later)] {
             assert_eq!(by_owner(KeyChange::Expire(end)).await, KeyChanged::PastLatestEnd(latest));
         }
-        // A nearer end can be moved, but never behind the one that an admin has allowed.
+        // An earlier end can be moved, but not beyond the latest that the admin has allowed.
         assert_eq!(by_owner(KeyChange::Expire(Some(sooner))).await.done().unwrap().expires_at, Some(sooner));
         assert_eq!(by_owner(KeyChange::Expire(Some(later))).await, KeyChanged::PastLatestEnd(latest));
         assert_eq!(by_owner(KeyChange::Expire(Some(latest))).await.done().unwrap().expires_at, Some(latest));
 
-        // What the owner has disabled, an admin can still lock.
+        // An admin can still lock a key that its owner has disabled.
         by_owner(KeyChange::Disable).await;
         assert_eq!(by_admin(KeyChange::Disable).await.locked, Some(KeyLock::Admin));
         assert_eq!(by_owner(KeyChange::Enable).await, KeyChanged::Locked(KeyLock::Admin));
@@ -292,7 +292,7 @@ async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
         }
         let added = tries.join_all().await;
         assert_eq!(added.iter().filter(|added| **added).count(), 2);
-        // Deleted ones do not count, and whoever has no limit goes on.
+        // Deleted keys do not count, and without a limit keys can still be added.
         store.change_key(&act, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
         assert!(store.insert_key(&act, &more(8), Some(3)).await.unwrap());
         assert!(!store.insert_key(&act, &more(9), Some(3)).await.unwrap());

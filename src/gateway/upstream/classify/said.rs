@@ -120,11 +120,12 @@ const UNFIT: &[&str] = &[
     "usagenotincluded",
 ];
 
-/// The upstream does not know the model, or does not give it to this account.
+/// The upstream does not know the model, or does not offer it to this account.
 const UNKNOWN_MODEL: &[&str] = &["deploymentnotfound", "modelnotfound"];
-/// The credentials are what is refused.
+/// The credentials were refused.
 const CREDENTIALS: &[&str] = &["invalidapikey", "invalidauthentication", "authenticationerror", "incorrectapikey"];
-/// The request alone is larger than the whole window of the limit: waiting does not help, and nobody else is limited.
+/// The request alone is larger than the whole window of the limit: waiting does not help, and other requests are not
+/// limited.
 const OVERSIZED_SENTENCES: &[&str] = &["request too large", "must be reduced"];
 
 /// What an answer says.
@@ -136,9 +137,9 @@ pub(super) struct Said {
     pub(super) exhausted: bool,
     /// The account may not do this.
     pub(super) unfit: bool,
-    /// The model is not known, or not for this account.
+    /// The model is unknown, or not available to this account.
     pub(super) unknown_model: bool,
-    /// The request alone is above a limit.
+    /// The request alone exceeds a limit.
     pub(super) oversized: bool,
     /// A model's words where an image should be.
     pub(super) text: bool,
@@ -171,7 +172,7 @@ impl Said {
         self.unfit || self.exhausted || self.limited
     }
 
-    /// Whether it speaks of the account or its credentials, in whatever words.
+    /// True if the words are about the account or its credentials.
     pub(super) const fn speaks_of_account(&self) -> bool {
         self.of_account || self.credentials
     }

@@ -83,7 +83,7 @@ fn a_rejection_that_speaks_of_the_account_is_not_the_callers() {
     check(400, &json!({"error": {"message": message, "param": "size"}}), Class::R, &cause);
 }
 
-/// What an upstream says of a request that its caller wrote.
+/// The class and the cause of a failure of a request that its caller wrote.
 fn found_of_response(code: u16, body: &str) -> (Class, Cause) {
     let status_code = StatusCode::from_u16(code).expect("a status");
     let found = status(status_code, &HeaderMap::new(), body.as_bytes(), RESPONSE_BLAME);

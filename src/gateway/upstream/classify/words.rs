@@ -1,22 +1,23 @@
-//! What an upstream says of a failure, as far as a record may keep it: no credential, no address, nothing of a prompt.
+//! The part of an upstream's words about a failure that a record may keep: no credential, no address, no part of a
+//! prompt.
 
 use serde_json::{Map, Value};
 
 use super::has_address;
 use crate::gateway::upstream::reply::Cause;
 
-/// A record keeps no more of it.
+/// The most characters of a message that are kept.
 const LENGTH_MAX: usize = 240;
-/// A longer word is no word.
+/// A longer run of characters is left out.
 const WORD_MAX: usize = 40;
-/// Parameters that carry what a caller wants drawn or says.
+/// Parameters that carry the caller's content.
 const CONTENT: [&str; 4] = ["prompt", "input", "instructions", "image"];
-/// Parts of words that are credentials, or name an account.
+/// Parts of words that are credentials or identify an account.
 const TELLING: [&str; 10] = ["sk-", "org-", "proj_", "proj-", "key-", "bearer", "://", "@", "eyj", "acct_"];
-/// The place of a word that is left out.
+/// Stands for a word that is left out.
 const LEFT_OUT: &str = "[...]";
 
-/// The message of an error. A refusal of content repeats what was refused, so of that nothing is kept.
+/// The message of an error. A content refusal repeats the refused content, so none of it is kept.
 pub(super) fn shown(cause: &Cause, detail: Option<&Map<String, Value>>) -> Option<String> {
     let text = |key: &str| detail?.get(key)?.as_str();
     let param = text("param").unwrap_or_default();

@@ -52,7 +52,7 @@ pub(crate) enum Piece {
     Kept(Kept),
 }
 
-/// Bytes of a file that are being read, and the buffer that they were read into.
+/// A read of a file in progress; it returns the bytes and the buffer that they were read into.
 type Reading = JoinHandle<io::Result<(Bytes, BytesMut)>>;
 
 /// Pieces, and how far they have been read.
@@ -65,7 +65,7 @@ pub(crate) struct Pieces {
     left: u64,
     /// Reused as soon as the last frame is written.
     buffer: BytesMut,
-    /// The next bytes of a file, read on a thread that may wait: a disk that stalls must not hold up other requests.
+    /// The next bytes of a file, read on a thread that may block: a stalled disk must not hold up other requests.
     reading: Option<Reading>,
 }
 
@@ -140,12 +140,12 @@ impl Piece {
         }
     }
 
-    /// What stands at a place of it; of a file at most so many bytes.
+    /// The bytes at this offset; at most `most` of a file.
     fn read(&self, buffer: &mut BytesMut, offset: u64, most: usize) -> io::Result<Bytes> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
             Self::File(file) => read(buffer, &**file, offset, most),
-            // Every piece but the last is whole, so each begins where four characters begin.
+            // Every piece but the last is full, so each begins at a multiple of four characters.
             Self::Base64(file) => encoded(file, offset / 4 * 3),
             Self::Kept(kept) => read(buffer, kept, offset, most),
         }

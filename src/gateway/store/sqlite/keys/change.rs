@@ -1,8 +1,8 @@
-//! Changes of keys that exist, each with its row of the audit trail.
+//! Changes of existing keys, each with its row of the audit trail.
 //!
 //! A change with an owner is made by the owner, who cannot undo the decisions of an admin: a locked key is neither
-//! enabled nor rotated, and no end is chosen behind the latest one that an admin has allowed. It may be renamed,
-//! disabled and deleted: nobody gains anything by that, and its records stay.
+//! enabled nor rotated, and its end cannot be later than the latest that an admin has allowed. The owner may rename,
+//! disable and delete it, which gains nothing, and its records stay.
 
 use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -33,7 +33,7 @@ pub(super) async fn change(
     })
 }
 
-/// Why an owner may not do this.
+/// The reason why the owner may not make this change.
 fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChanged> {
     match change {
         KeyChange::Enable => key.locked.map(KeyChanged::Locked),
@@ -57,7 +57,7 @@ struct Step<'a> {
 
 impl Step<'_> {
     async fn apply(&self, connection: &mut SqliteConnection, act: &Act) -> sqlx::Result<()> {
-        // What is so already is no change: the first moment stays, and the trail is not filled with nothing.
+        // A change without effect is skipped: the first time is kept, and the trail gets no row.
         if self.is_so() {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Step<'_> {
     fn is_so(&self) -> bool {
         let key = self.key;
         match self.change {
-            // An admin can lock what its owner has disabled.
+            // An admin can lock a key that its owner has disabled.
             KeyChange::Disable => key.disabled_at.is_some() && (self.by_owner || key.locked.is_some()),
             KeyChange::Enable => key.disabled_at.is_none(),
             KeyChange::Delete => key.deleted_at.is_some(),
@@ -137,7 +137,7 @@ pub(super) async fn rotate(
     })
 }
 
-/// Gives the keys that belong to nobody to the first admin.
+/// Gives the keys without an owner to the first admin.
 pub(in super::super) async fn hand_over(
     connection: &mut SqliteConnection,
     act: &Act,
@@ -155,7 +155,7 @@ pub(in super::super) async fn hand_over(
     Ok(())
 }
 
-/// Locks the keys of a user in a group that the user no longer belongs to, and says which.
+/// Locks the keys of a user in groups that the user no longer belongs to, and returns them.
 pub(in super::super) async fn lock_those_of(
     connection: &mut SqliteConnection,
     act: &Act,

@@ -25,7 +25,7 @@ async fn is_open(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     query.bind(SET_UP).fetch_one(connection).await
 }
 
-/// From now on there is an admin who can sign in. The first one receives the keys that belong to nobody.
+/// Notes that there is an admin who can sign in. The first one receives the keys without an owner.
 pub(super) async fn note_set_up(connection: &mut SqliteConnection, act: &Act, admin: &UserRow) -> sqlx::Result<()> {
     let milestone = sqlx::query("INSERT INTO milestones (name, reached_at) VALUES ($1, $2) ON CONFLICT DO NOTHING");
     let noted = milestone.bind(SET_UP).bind(act.at.to_string()).execute(&mut *connection).await?;

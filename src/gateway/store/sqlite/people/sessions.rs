@@ -16,12 +16,12 @@ use crate::gateway::store::{
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Refused sign-ins of which a day leaves rows (ours): whoever causes them needs no key and no password. Names that nobody
-/// has share a bound, so that they cannot hide what is tried on a user.
+/// The most refused sign-ins of one day that leave rows (ours), because anybody can cause them without a key or a
+/// password. Unknown names share one bound, so that they cannot hide attempts on a user.
 pub(in super::super) const STRANGERS_A_DAY: i64 = 500;
 pub(in super::super) const EACH_USER_A_DAY: i64 = 50;
 
-/// Whether the last so many are all of one day.
+/// True if the bound is reached for the last day.
 pub(in super::super) const FULL: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
     WHERE action = 'session.refuse' AND target_id IS $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) WHERE at > $3)";
 

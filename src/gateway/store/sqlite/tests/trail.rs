@@ -232,7 +232,7 @@ async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
         store.note_refusal(&day, None).await.unwrap();
     }
     assert_eq!(rows("anybody").await, STRANGERS_A_DAY);
-    // Strangers cannot hide what is tried on a user.
+    // Strangers cannot hide attempts on a user.
     for _ in 0..EACH_USER_A_DAY + 20 {
         store.note_refusal(&act("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
     }
@@ -243,7 +243,7 @@ async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
     assert_eq!(rows("anybody").await, STRANGERS_A_DAY + EACH_USER_A_DAY + 1);
 }
 
-/// The one exception says from before when, and is no more than its transaction.
+/// Rows can be removed only if they are older than the stated time, and only within that transaction.
 #[tokio::test]
 async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
     let (_dir, store) = fresh().await;

@@ -87,7 +87,7 @@ async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) 
     steps.into_iter().map(|(.., step)| step + "\n").collect()
 }
 
-/// Neither the start nor what goes on beside the requests may depend on how many records there are.
+/// Neither the start nor the background work may depend on the number of records.
 #[tokio::test]
 async fn what_is_done_at_the_start_and_each_step_of_a_removal_walk_an_index() {
     let (_dir, store) = fresh().await;
@@ -102,7 +102,7 @@ async fn what_is_done_at_the_start_and_each_step_of_a_removal_walk_an_index() {
         assert!(steps.contains(index) && !steps.contains("TEMP B-TREE FOR ORDER BY"), "{sql}\n{steps}");
         assert!(!steps.contains("SCAN records") && !steps.contains("SCAN usage_days"), "{sql}\n{steps}");
     }
-    // The oldest rows of the trail, as many as there are in one step.
+    // The oldest rows of the trail, as many as one step removes.
     let steps = plan_of(retention::AUDIT).await;
     assert!(steps.contains("SEARCH audit USING INTEGER PRIMARY KEY") && !steps.contains("ORDER BY"), "{steps}");
 }
