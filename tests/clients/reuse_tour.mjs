@@ -1,7 +1,7 @@
-// Ten edits after each other over one connection, with `fetch` and with the official SDK.
+// Ten edits in a row over one connection, with `fetch` and with the official SDK.
 //
 // BASE_URL and API_KEY name the gateway, PICTURES a folder with `first.png`. Each client sends its own name as `user`.
-// One line per check; exit 1 when one failed.
+// Prints one line per check, and exits with 1 if one failed.
 
 import OpenAI, { toFile } from "openai";
 import assert from "node:assert/strict";

@@ -24,7 +24,7 @@ KEY = os.environ["API_KEY"]
 PICTURE = (pathlib.Path(os.environ["PICTURES"]) / "first.png").read_bytes()
 PLACE = urllib.parse.urlsplit(BASE)
 PATH = PLACE.path
-# From 100 KB to 12 MB, in no order.
+# From 100 KB to 12 MB, unsorted.
 SIZES = [4_000_000, 100_000, 12_000_000, 300_000, 1_048_576, 8_000_000, 150_000, 2_000_000, 6_000_000, 100_001]
 CHUNKS = [1 << 20, 1, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 4096, 300_000, 65_536, 7, 1 << 20]
 failures = []
@@ -79,7 +79,7 @@ def _():
 def _():
     connection = http.client.HTTPConnection(PLACE.hostname, PLACE.port)
     connection.connect()
-    # A connection that the gateway closed would be opened again without a word.
+    # Otherwise a connection that the gateway closed would be silently reopened.
     connection.auto_open = 0
     for size in SIZES:
         body, kind = form("http.client", size)
@@ -137,7 +137,7 @@ def _():
     with socket.create_connection((PLACE.hostname, PLACE.port)) as link, link.makefile("rb") as reader:
         for size in CHUNKS:
             body = json.dumps(fields("chunks")).encode()
-            # Behind the object may stand white space.
+            # White space may follow the object.
             body = body.ljust(2_000 if size < 100 else 1_000_000)
             pieces = (body[at : at + size] for at in range(0, len(body), size))
             chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"

@@ -1,7 +1,7 @@
-//! The price of hostile callers for everybody else: each kind alone, then all of them together, as a table.
+//! Measures the cost of hostile callers for everybody else: each kind alone, then all of them together, as a table.
 //!
-//! `cargo xtask abuse` runs all of it; a small part is in every test run. Whatever it starts it ends by process id, and
-//! its traffic stays on loopback.
+//! `cargo xtask abuse` runs all of it; a small part is in every test run. The processes that it starts are ended by id,
+//! and its traffic stays on loopback.
 
 mod attacks;
 mod hostile;
@@ -25,21 +25,21 @@ use hostile::Hostile;
 const SLOWEST_HEALTH: Duration = Duration::from_secs(1);
 const SLOWEST_IMAGE: Duration = Duration::from_secs(20);
 
-/// What the gateway gets: so many descriptors, and a disk of so many megabytes.
+/// The limits of the gateway: its descriptors, and the megabytes of its disk.
 const DESCRIPTORS: u32 = 256;
 const DISK: usize = 120;
 
-/// How long a row goes on at least, so that there is something to measure.
+/// The minimum duration of a row, so that there is something to measure.
 const SHORTEST_ROW: Duration = Duration::from_secs(4);
 
-/// A gateway on a machine with little room, and who calls it.
+/// A gateway on a machine with few resources, and its callers.
 pub(crate) struct Scene {
     server: Server,
-    /// Held and never read, where that is the attack.
+    /// Held and never read, if that is the attack.
     _log: Option<BufReader<ChildStderr>>,
-    /// The key of somebody who only wants an image.
+    /// The key of the caller who only wants an image.
     bob: String,
-    /// The key of whoever is hostile.
+    /// The key of the hostile caller.
     eve: String,
     _upstream: FakeUpstream,
     _disk: Option<SmallDisk>,
@@ -52,7 +52,7 @@ struct Row {
     health: Probe,
     image: Probe,
     memory: u64,
-    /// How many hostile connections there were, and when the last one was gone.
+    /// The number of hostile connections, and the time at which the last one was gone.
     connections: usize,
     gone: Option<Duration>,
     deadline: Duration,
@@ -140,7 +140,7 @@ fn config(upstream: &FakeUpstream) -> String {
     )
 }
 
-/// Asks again and again until it is over.
+/// Asks repeatedly until the row is over.
 fn probe(over: &AtomicBool, between: Duration, ask: impl Fn() -> Result<(), String>) -> Probe {
     let mut probe = Probe::default();
     while !over.load(Ordering::Relaxed) {
@@ -155,7 +155,7 @@ fn probe(over: &AtomicBool, between: Duration, ask: impl Fn() -> Result<(), Stri
     probe
 }
 
-/// Keeps hostile connections going until all are gone, or until their time is over.
+/// Keeps hostile connections going until all are gone, or until the deadline.
 fn hold(mut hostile: Vec<Hostile>, begun: Instant, deadline: Duration) -> (usize, Option<Duration>) {
     let count = hostile.len();
     let mut last = Duration::ZERO;
@@ -201,7 +201,7 @@ impl Row {
         )
     }
 
-    /// Everything that does not hold.
+    /// The bounds that are exceeded.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (what, probe, limit) in
@@ -227,7 +227,7 @@ impl Row {
     }
 }
 
-/// The test itself holds one end of each connection.
+/// The test itself holds one end of each connection, so it needs more descriptors too.
 fn raise_own_limit() {
     let pid = std::process::id().to_string();
     drop(Command::new("prlimit").args(["--pid", &pid, "--nofile=8192:"]).status());
@@ -255,14 +255,14 @@ fn each_alone_and_all_together() {
     assert!(faults.is_empty(), "{table}");
 }
 
-/// A tenth of it: what does not hold there does not hold at all.
+/// A small run of all attacks, so that a gross failure shows in every test run.
 #[test]
 fn a_few_hostile_callers_keep_nobody_from_an_image() {
     let _alone = heavy();
     let scene = Scene::start(false);
     let attacks: Vec<Attack> = ALL.into_iter().map(|attack| Attack { deadline: SHORTEST_ROW, ..attack }).collect();
     let mut row = scene.run("a few of each", &attacks, 10);
-    // Most deadlines are longer than this test.
+    // Most deadlines are longer than this test, so they are not checked.
     row.gone = Some(Duration::ZERO);
     assert!(row.faults().is_empty(), "{}{}\n{}", Row::HEAD, row.line(), row.faults().join("\n"));
 }

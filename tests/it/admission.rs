@@ -223,7 +223,7 @@ fn request_ids_are_on_every_answer_and_differ() {
     assert_eq!(gateway.settled(1)[0]["request_id"].as_str(), good.header("x-request-id"));
 }
 
-/// Also where no route stands.
+/// Covers paths without a route too.
 #[test]
 fn every_error_says_whether_to_try_again() {
     let gateway = Gateway::simulated();

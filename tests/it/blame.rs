@@ -1,4 +1,4 @@
-//! One caller's mistakes are that caller's: no account rests for them, and no other caller notices.
+//! A caller's mistakes affect that caller alone: no account rests because of them, and no other caller notices.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, eventually};
 
 const ACCOUNTS: [&str; 3] = ["first", "second", "third"];
-/// Callers who repeat nonsense at once.
+/// The number of callers that repeat nonsense concurrently.
 const AT_ONCE: usize = 10;
 
 /// A request that no account can help with.
 struct Nonsense {
     name: &'static str,
     script: &'static str,
-    /// A response; otherwise an image.
+    /// True for a response, false for an image.
     response: bool,
     status: u16,
     code: &'static str,
@@ -129,14 +129,14 @@ fn nobody_notices_a_caller_who_repeats_nonsense() {
     repeat_nonsense(40);
 }
 
-/// Run it by name: `cargo test --test it -- --ignored a_thousand_times`.
+/// Run with `cargo test --test it -- --ignored a_thousand_times`.
 #[test]
 #[ignore = "minutes"]
 fn nobody_notices_a_caller_who_repeats_nonsense_a_thousand_times() {
     repeat_nonsense(1000);
 }
 
-/// Each kind of nonsense so often, ten at once, beside another caller's images.
+/// Sends each kind of nonsense this many times, ten at once, beside another caller's images.
 fn repeat_nonsense(times: usize) {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);

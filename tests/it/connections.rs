@@ -1,4 +1,4 @@
-//! Connections that are held open without being used: they end by themselves, and never keep anybody else out.
+//! Connections that are held open without being used: they are closed after a while, and never keep anybody else out.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -9,21 +9,21 @@ use socket2::{Domain, Socket, Type};
 
 use crate::kit::{Account, Call, FakeUpstream, Gateway, Reply, eventually, heavy, pause};
 
-/// The deadline of a head, with room for a slow machine.
+/// The deadline of a head, with a margin for a slow machine.
 const HEAD_DEADLINE: Duration = Duration::from_secs(20);
-/// How long `/healthz` may take whatever others do.
+/// The time in which `/healthz` must answer, whatever others do.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(1);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame, with a window of 0 for every stream.
 const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
 
-/// An address of this machine; the last number says which.
+/// An address of this machine with this last octet.
 fn host(last: u8) -> IpAddr {
     IpAddr::from(Ipv4Addr::new(127, 0, 0, last))
 }
 
-/// A connection from an address that has sent these bytes, and waits.
+/// A connection from this address that has sent these bytes, and waits.
 fn connect(gateway: &Gateway, from: IpAddr, bytes: &[u8]) -> std::io::Result<TcpStream> {
     let address = gateway.address();
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -35,7 +35,7 @@ fn connect(gateway: &Gateway, from: IpAddr, bytes: &[u8]) -> std::io::Result<Tcp
     Ok(stream)
 }
 
-/// What comes until the connection ends; panics when it does not end.
+/// All bytes until the connection ends; panics if it does not end.
 #[track_caller]
 fn rest(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
@@ -45,7 +45,7 @@ fn rest(mut stream: TcpStream) -> String {
     }
 }
 
-/// An upload that was announced and does not come.
+/// An upload that is announced but not sent.
 fn unfinished(secret: &str) -> Vec<u8> {
     let head = "POST /v1/images/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     format!("{head}authorization: Bearer {secret}\r\ncontent-length: 1000\r\n\r\n{{\"model\"").into_bytes()
@@ -144,8 +144,8 @@ fn a_connection_whose_job_runs_is_never_closed_for_another() {
     Reply::read(job).and_then(Reply::finish).expect("an answer").good();
 }
 
-/// The review's own scenario: a small limit, and everything that holds connections at once, from one address and from
-/// others, beside callers who want something.
+/// The scenario of the review: a small limit, and every kind of connection that can be held, from one address and from
+/// others, beside callers with real requests.
 #[test]
 fn whoever_holds_connections_keeps_nobody_out() {
     let _turn = heavy();
@@ -156,7 +156,7 @@ fn whoever_holds_connections_keeps_nobody_out() {
     let mut open = Vec::new();
     for (kind, bytes, from) in [("silent", &b""[..], 1), ("half prefaces", &PREFACE[..8], 2), ("bodies", &body, 3)] {
         for number in 0..600_u16 {
-            // One that is closed by now is no fault.
+            // A connection that is closed by now is no failure.
             open.extend(connect(&gateway, host(if number % 2 == 0 { from } else { from + 8 }), bytes));
         }
         check_served(&gateway, kind);
@@ -185,7 +185,7 @@ fn check_served(gateway: &Gateway, beside: &str) {
         let image = gateway.call(json!({"prompt": "a cube"})).coming_from(host(last)).send(gateway.address());
         image.good();
     }
-    // Bodies that have just been announced may still come: now they have stalled.
+    // Bodies that were announced a moment ago count as stalled after this pause.
     pause(Duration::from_millis(1_100));
     assert_eq!(Call::get("/healthz").send(gateway.address()).status, 200, "{beside}");
 }

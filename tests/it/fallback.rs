@@ -131,7 +131,7 @@ fn what_may_have_been_paid_or_was_refused_is_never_made_smaller() {
 fn nothing_is_made_smaller_for_those_who_did_not_ask_for_it() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::before(&upstream);
-    // What an upstream rejects without a name is the request's fault.
+    // A rejection that names no parameter is blamed on the request.
     for (script, status) in [("status=500", 502), ("status=400", 400)] {
         let before = upstream.attempts();
         upstream.next(script);

@@ -215,7 +215,7 @@ fn the_first_key_ends_when_an_account_comes_that_can_cost_something() {
     let status = || Call::get("/v1/models").key(&secret).send(server.address()).status;
     assert_eq!(status(), 200);
     let add = |words: &[&str]| program().args(["account", "add", "--data-dir", "data"]).args(words).run();
-    // More simulators cost nothing.
+    // More simulators cost nothing, so the first key stays enabled.
     let drawn = add(&["--name", "drawn", "--kind", "simulator"]);
     assert!(!drawn.stderr.contains("disabled") && drawn.code == Some(0), "{drawn:?}");
     assert_eq!(list()["state"], "active");

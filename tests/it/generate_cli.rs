@@ -1,4 +1,5 @@
-//! `imagate generate` as somebody who pays for it: no file is lost, no key goes astray, and what did not come is told.
+//! `imagate generate` for a user who pays: no file is lost, no key goes to the wrong address, and missing images are
+//! reported.
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -9,10 +10,10 @@ const FAILED: Option<i32> = Some(1);
 const USAGE: Option<i32> = Some(2);
 const INCOMPLETE: Option<i32> = Some(3);
 
-/// Variables of the environment, arguments, and words of the refusal.
+/// Environment variables, arguments, and words of the refusal.
 type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
 
-/// With the address and the key of the gateway.
+/// Runs `generate` with the address and the key of the gateway.
 fn generate(gateway: &Gateway, words: &[&str]) -> Done {
     let (base_url, key) = (gateway.base_url(), gateway.secret());
     let program = Program::new(gateway.home()).args(["generate", "a boat", "--base-url", &base_url, "--api-key", key]);
@@ -72,7 +73,7 @@ fn a_key_goes_only_to_the_address_of_its_own_pair() {
         let program = Program::new(home.path()).args(["generate", "a boat"]).args(words);
         variables.iter().fold(program, |program, (name, value)| program.env(name, value)).run()
     };
-    // A lone key of ours would go to the gateway on this machine, which may be there while this test runs.
+    // A lone IMAGATE_API_KEY is left out: it would go to the gateway on this machine, which may run during this test.
     let cases: [Case<'_>; 4] = [
         (
             &[("OPENAI_API_KEY", theirs), ("IMAGATE_BASE_URL", &address)],

@@ -1,4 +1,4 @@
-//! What a member cannot undo: the decisions of admins about keys, leaving a group, and the number of keys.
+//! Decisions that a member cannot undo: those of admins about keys, leaving a group, and the number of keys.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 const KEYS: &str = "/admin/v1/keys";
 const USERS: &str = "/admin/v1/users";
 
-/// A gateway with a member.
+/// A gateway with one member, eve.
 struct House {
     gateway: Gateway,
     member: String,
@@ -35,7 +35,7 @@ impl House {
         call.key(&self.member).send(self.gateway.address())
     }
 
-    /// A key of eve's, by its path and its secret.
+    /// A new key of eve's: its path and its secret.
     fn key(&self, name: &str) -> (String, String) {
         let made = self.eve(Call::post(KEYS).json(&json!({"name": name}))).good();
         (format!("{KEYS}/{}", text(&made, "/key/id")), text(&made, "/secret"))
@@ -73,12 +73,12 @@ fn a_member_does_not_enable_what_an_admin_has_disabled() {
     }
     denied(&house.eve(Call::post(&format!("{path}/rotate")).json(&json!({}))), "only an admin can enable or rotate");
     house.wait_for(&secret, 401);
-    // It may be called otherwise, and be deleted: nobody gains anything by that.
+    // The owner may rename and delete the key, which gains nothing.
     assert_eq!(house.eve(Call::patch(&path).json(&json!({"name": "old"}))).good()["locked"], "admin");
     let enabled = house.admin(Call::patch(&path).json(&json!({"enabled": true}))).good();
     assert_eq!((&enabled["state"], &enabled["locked"]), (&json!("active"), &Value::Null));
     house.wait_for(&secret, 200);
-    // What eve disables, eve enables.
+    // Eve can enable a key that she has disabled herself.
     house.eve(Call::patch(&path).json(&json!({"enabled": false}))).good();
     house.eve(Call::patch(&path).json(&json!({"enabled": true}))).good();
     house.admin(Call::patch(&path).json(&json!({"enabled": false}))).good();
@@ -116,7 +116,7 @@ fn a_member_does_not_move_an_end_that_an_admin_has_set() {
     house.eve(Call::patch(&path).json(&json!({"expires_at": end}))).good();
     house.admin(Call::patch(&path).json(&json!({"never_expires": true}))).good();
     house.eve(Call::patch(&path).json(&json!({"expires_at": "2099-01-02T00:00:00Z"}))).good();
-    // Also where the end came with the key.
+    // The same holds for an end that was set when the key was made.
     let body = json!({"name": "given", "user": "eve", "expires_at": end});
     let given = house.admin(Call::post(KEYS).json(&body)).good();
     let given = format!("{KEYS}/{}", text(&given, "/key/id"));
@@ -131,7 +131,7 @@ fn a_member_has_only_so_many_keys() {
     let error = house.eve(Call::post(KEYS).json(&new)).error(409);
     assert_eq!(error["code"], "key_limit_reached");
     assert!(error["message"].as_str().is_some_and(|message| message.contains("3 keys")), "{error}");
-    // An admin and a command can still make one for her.
+    // An admin and a command can still make a key for her.
     house.admin(Call::post(KEYS).json(&json!({"name": "d", "user": "eve"}))).good();
     house.gateway.manage(&["key", "create", "--name", "e", "--user", "eve"]).good();
     assert_eq!(house.eve(Call::post(KEYS).json(&new)).status, 409);
@@ -166,7 +166,7 @@ fn leaving_a_group_stops_its_keys_and_coming_back_does_not_enable_them() {
     house.admin(Call::patch(&gone).json(&json!({"enabled": true}))).good();
     house.wait_for(&text(&in_studio, "/secret"), 200);
 
-    // By command, which says which ones stopped.
+    // The command names the keys that it disabled.
     let done = house.gateway.manage(&["user", "groups", "eve", "--group", "studio"]);
     assert!(done.good().contains("eve is in studio") && done.stderr.contains("(stays) in group default"), "{done:?}");
     assert_eq!(house.eve(Call::get(&path)).good()["locked"], "left_group");

@@ -1,4 +1,4 @@
-//! The log: whoever does not read it holds nobody up, and programs can read it.
+//! The log: an unread log blocks nobody, and programs can parse it.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::kit::{Call, Program, ends_within, eventually, signal};
 
-/// What a pipe of Linux holds.
+/// The capacity of a pipe on Linux.
 const PIPE_BYTES: usize = 65_536;
 
 const CONFIG: &str =
@@ -26,7 +26,7 @@ fn key(home: &TempDir) -> String {
     made["secret"].as_str().expect("a secret").to_owned()
 }
 
-/// Reads on until a line has this in it.
+/// Reads until a line contains this text.
 fn read_until(log: &mut BufReader<ChildStderr>, wanted: &str) -> String {
     let mut line = String::new();
     while !line.contains(wanted) {
@@ -42,7 +42,7 @@ fn dropped(metrics: SocketAddr) -> u64 {
     line.unwrap_or_else(|| panic!("no count of dropped lines in\n{counts}")).parse().expect("a number")
 }
 
-/// Requests, four at once; each must be answered.
+/// Sends requests, four at once; each must be answered.
 fn ask(times: usize, address: SocketAddr, key: &str) {
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -1,9 +1,9 @@
-//! Requests as no client sends them: a seeded driver that changes heads, framing, JSON, forms and options, and sends
-//! them over several kept connections.
+//! Requests that no client would send: a seeded driver changes heads, framing, JSON, forms and options, and sends the
+//! requests over several persistent connections.
 //!
-//! The process lives and never panics, nothing that a caller sends makes an answer of 5xx, every request is answered or
-//! its connection closed in time, a refusal reaches no upstream, and every error has its shape. A short run is part of
-//! the tests; `IMAGATE_ABUSE_COUNT=1000000 IMAGATE_ABUSE_SEED=1` makes it the long one.
+//! The gateway keeps running and never panics, no request causes a 5xx, every request is answered or its connection
+//! closed in time, no refused request reaches an upstream, and every error has the documented shape. A short run is
+//! part of the tests; `IMAGATE_ABUSE_COUNT=1000000 IMAGATE_ABUSE_SEED=1` selects the long one.
 
 mod link;
 mod make;
@@ -19,34 +19,34 @@ use crate::kit::{FakeUpstream, Gateway, Random, setting};
 use link::Link;
 use make::Request;
 
-/// Connections at once.
+/// The number of concurrent connections.
 const LINKS: u64 = 8;
-/// A run ends early when it has seen so many faults.
+/// A run ends early after this many faults.
 const FAULTS_MAX: usize = 20;
 
-/// What came of the requests of one kind.
+/// The outcomes of the requests of one kind.
 #[derive(Clone, Copy, Default)]
 struct Row {
     sent: u64,
     good: u64,
     refused: u64,
-    /// Refused by the HTTP library, before there was a request.
+    /// Refused by the HTTP library before there was a request.
     unread: u64,
     closed: u64,
 }
 
-/// What all connections have seen.
+/// The outcomes on all connections.
 #[derive(Default)]
 struct Table {
     rows: BTreeMap<&'static str, Row>,
-    /// Images that went to callers.
+    /// Images that were delivered to callers.
     images: u64,
-    /// The requests that were refused.
+    /// The ids of the requests that were refused.
     refused: BTreeSet<String>,
     faults: Vec<String>,
 }
 
-/// What the connections share.
+/// The state that the connections share.
 struct Run {
     address: SocketAddr,
     secret: String,
@@ -61,7 +61,7 @@ fn number(name: &str, default: u64) -> u64 {
     given.unwrap_or(default)
 }
 
-/// Sends so many requests, and panics with whatever went wrong.
+/// Sends `count` requests, and panics if anything went wrong.
 fn run(count: u64, seed: u64) {
     let upstream = FakeUpstream::digesting();
     let mut gateway = Gateway::before(&upstream).with_quiet_log();
@@ -89,14 +89,14 @@ fn run(count: u64, seed: u64) {
 // === impl Run ===
 
 impl Run {
-    /// Sends over one connection whatever request is next, until all are sent or too much went wrong.
+    /// Sends the next requests over one connection until all are sent or too many faults were seen.
     fn send(&self) {
         let mut link = Link::new(self.address);
         let mut indices = std::iter::repeat_with(|| self.next.fetch_add(1, Ordering::Relaxed));
         while let Some(index) = indices.next().filter(|index| *index < self.count)
             && self.table.lock().expect("a table").faults.len() <= FAULTS_MAX
         {
-            // A request follows from the seed and its number alone, so that it can be had again.
+            // A request depends only on the seed and its number, so it can be reproduced.
             let mut random = Random::seeded(self.seed.wrapping_mul(0x9e37) ^ index);
             let request = Request::make(&mut random, &self.secret);
             let outcome = link.send(&request);
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// Every call upstream has its record, and no record is of a request that was refused.
+    /// Every call upstream has a record, and no record is of a refused request.
     fn assert_refused_cost_nothing(&self, gateway: &Gateway, attempts: usize) {
         let records = gateway.settled(attempts);
         assert_eq!(records.len(), attempts, "records, and calls upstream");

@@ -194,11 +194,11 @@ fn no_name_hides_a_letter_or_turns_its_line_around() {
             assert!(!done.stderr.contains(name), "{done:?}");
         }
     }
-    // Latin and Cyrillic in one word.
+    // A Cyrillic letter in a Latin word.
     let done = home.run(&["user", "invite", "\u{430}da"]);
     assert!(done.code == FAILED && done.stderr.contains("letters of different scripts"), "{done:?}");
     home.run(&["user", "invite", "\u{430}\u{434}\u{430}"]).good();
-    // Composed or not, it is the same name.
+    // The decomposed and the composed form are the same name.
     home.run(&["user", "invite", "Jose\u{301}"]).good();
     let done = home.run(&["user", "invite", "Jos\u{e9}"]);
     assert!(done.code == FAILED && done.stderr.contains("already"), "{done:?}");

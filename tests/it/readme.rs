@@ -1,5 +1,5 @@
-//! The Rust programs of README.md as somebody copies them: in a package of their own, outside of this repository, built
-//! and run against the simulator.
+//! The Rust programs of README.md as a reader would copy them: in a package of their own outside of this repository,
+//! built and run against the simulator.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
     opened.filter(|(words, _)| words.split(',').next() == Some(language)).map(|(_, block)| block).collect()
 }
 
-/// The features of tokio that the page says to add.
+/// The features of tokio that README.md tells the reader to add.
 fn tokio_features() -> Vec<&'static str> {
     let lines = blocks("sh").into_iter().flat_map(str::lines);
     let added: Vec<&str> = lines.filter_map(|line| line.strip_prefix("cargo add ")).collect();
@@ -26,11 +26,12 @@ fn tokio_features() -> Vec<&'static str> {
     tokio.split(',').collect()
 }
 
-/// The package that `cargo new` and the page's `cargo add` make, with the versions that this repository has downloaded.
+/// The package that `cargo new` and the `cargo add` of README.md would make, with the versions that this repository has
+/// downloaded.
 fn package(folder: &Path, programs: &[&str]) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(repository.join("Cargo.toml")).expect("a manifest");
-    // The same profile, so that the two builds share what does not depend on features.
+    // The same profile, so that the two builds share crates that do not depend on features.
     let profile: String = text
         .split("\n[")
         .filter(|table| table.starts_with("profile.dev"))

@@ -1,4 +1,4 @@
-//! What stands in a record when a job fails or its process is killed, and which accounts have been set aside.
+//! The reason in the record of a failed or killed job, and the accounts that have been set aside.
 
 use std::net::TcpListener;
 
@@ -19,7 +19,7 @@ fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
     upstream.always("sk-upstream-second", "gate=never");
     let mut gateway = two(&upstream);
     std::thread::scope(|scope| {
-        // Nobody answers it: the process dies first.
+        // The call gets no answer, because the process is killed first.
         let call = gateway.call(json!({}));
         let address = gateway.address();
         scope.spawn(move || drop(call.try_send(address)));
@@ -102,7 +102,7 @@ fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() 
     assert!(account["cooling_until"].is_string(), "{account}");
     assert!(gateway.manage(&["account", "list"]).good().contains("failing until"));
     assert_eq!(gateway.account("second")["state"], "enabled");
-    // A process that is gone takes nothing back.
+    // A killed process cannot take its note back, so the note must expire.
     gateway.kill();
     eventually("what a killed process has said is over", || {
         pause(std::time::Duration::from_millis(200));

@@ -20,13 +20,13 @@ fn append(gateway: &Gateway, text: &str) {
     std::fs::write(gateway.config(), format!("{before}\n{text}")).expect("a configuration");
 }
 
-/// Asks by the command, which says what has changed.
+/// Reloads with the command, which prints the changes.
 #[track_caller]
 fn reload(gateway: &Gateway) -> String {
     gateway.manage(&["config", "reload"]).good().to_owned()
 }
 
-/// The table of an account that draws here.
+/// The table of an account that uses the simulator.
 fn drawing(name: &str, groups: &str) -> String {
     format!("[[accounts]]\nname = \"{name}\"\nkind = \"simulator\"\ngroups = {groups}\n")
 }
@@ -83,7 +83,7 @@ fn groups_models_and_limits_are_taken_over() {
     }
     let listed = Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).text();
     assert!(listed.contains("gpt-new") && !listed.contains("gpt-old"), "{listed}");
-    // A rule of the group is in force for the next request.
+    // A filter of the group applies to the next request.
     append(&gateway, "[groups.filter]\nwords = [\"forbidden\"]\n");
     assert!(reload(&gateway).contains("groups changed: team"));
     let made = gateway.manage(&["key", "create", "--name", "t", "--group", "team", "--json"]).json();
@@ -135,7 +135,7 @@ fn settings_that_need_a_restart_are_named_and_stay() {
     assert!(nobody.code == Some(1) && nobody.stderr.contains("no gateway serves from"), "{nobody:?}");
 }
 
-/// One caller, who asks again and again until it is done.
+/// One caller that sends requests until `done` is set.
 fn send_until(done: &AtomicBool, call: &Call, address: SocketAddr, count: &AtomicUsize) {
     while !done.load(Ordering::Relaxed) {
         let answer = call.clone().try_send(address).expect("an answer");

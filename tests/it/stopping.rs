@@ -1,4 +1,4 @@
-//! How the gateway ends: what may finish does, and what cannot is answered.
+//! The end of the gateway: requests that may finish do, and the others are answered with an error.
 
 mod many;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::kit::{Account, Call, FakeUpstream, Gateway, PATIENCE, eventually};
 
-/// A gateway that gives running requests this long.
+/// A gateway with this drain timeout.
 fn with_drain(upstream: &FakeUpstream, drain: &str) -> Gateway {
     Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::at("only", upstream)])
 }
@@ -29,7 +29,7 @@ fn a_request_that_cannot_finish_is_answered_and_not_to_be_sent_again() {
     let error = &answer.json()["error"];
     assert_eq!((&error["code"], &error["reason"]), (&json!("upstream_error"), &json!("outcome_unknown")), "{error}");
     assert!(gateway.server().wait(PATIENCE).success());
-    // Before the next start, which closes whatever was left open.
+    // Read before the next start, which would close the records that were left open.
     let records = gateway.records();
     let [record] = records.as_slice() else { panic!("not exactly one record: {records:?}") };
     assert_eq!((&record["state"], &record["error_code"]), (&json!("interrupted"), &json!("upstream_error")));
@@ -148,7 +148,7 @@ fn a_hangup_does_not_end_the_process() {
     upstream.open_gate("end");
     caller.join().expect("a caller").expect("an answer").good();
     assert_eq!(gateway.settled(1)[0]["state"], "succeeded");
-    // While it stops it is no reason to end sooner either.
+    // A SIGHUP during the stop does not end the process early either.
     gateway.terminate();
     assert!(gateway.server().wait(PATIENCE).success());
 }

@@ -266,7 +266,7 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     assert_eq!(told(&gateway, TOKEN, &format!("records/{}", id(mine[0])))["account"], "only");
 }
 
-/// They leave no record, and are still seen.
+/// Such requests leave no record, but are counted.
 #[test]
 fn requests_that_become_no_job_are_counted_by_key() {
     let upstream = FakeUpstream::start();

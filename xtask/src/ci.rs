@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything that must hold before a change lands, one step after another, on any machine.
 //!
-//! Decides which steps there are and in which order. A step that fails does not keep the others from running, except
-//! those that need what it looks for; the end is a list of everything that failed. Needs nothing that it does not either
-//! find, make under `target/`, or name together with how to install it.
+//! Decides on the steps and their order. A failing step does not keep the others from running, except those that need
+//! its result; at the end all failures are listed. Needs only programs that it can find, build under `target/`, or name
+//! together with how to install them.
 
 mod dependencies;
 mod outside;
@@ -21,14 +21,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{tidy, tree};
 
-/// The feature that works without a system below it.
+/// The feature that works without an operating system.
 const MANIFEST: [&str; 3] = ["--no-default-features", "--features", "manifest"];
 
 /// One thing that must hold.
 struct Step {
     name: &'static str,
     about: &'static str,
-    /// A step that finds out whether this one can run at all.
+    /// The step that checks if this one can run at all.
     needs: Option<&'static str>,
     run: fn(&Path) -> Result<()>,
 }
@@ -52,11 +52,11 @@ const STEPS: [Step; 10] = [
 enum Outcome {
     Ok(Duration),
     Failed(Duration, String),
-    /// The step that it needs failed.
+    /// A step that this one needs has failed.
     NotRun(&'static str),
 }
 
-/// The steps that ran, or did not, in their order.
+/// The outcomes of the steps, in order.
 type Outcomes = Vec<(&'static str, Outcome)>;
 
 // === impl Step ===
@@ -88,7 +88,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
     Ok(outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_))))
 }
 
-/// Runs each step, whatever became of the ones before, unless the one that it needs failed.
+/// Runs each step, even after a failure, unless the step that it needs failed.
 fn run_all(root: &Path, steps: &[&Step]) -> Outcomes {
     let mut outcomes = Outcomes::new();
     for step in steps {
@@ -128,7 +128,7 @@ fn perform(root: &Path, step: &Step) -> Outcome {
     }
 }
 
-/// A line for each step, then what failed, with the reasons.
+/// One line for each step, then the failures with their reasons.
 fn summary(outcomes: &[(&'static str, Outcome)]) -> String {
     let line = |(name, outcome): &(&str, Outcome)| match outcome {
         Outcome::Ok(time) => format!("ok       {name:10} {:>5} s\n", time.as_secs()),
@@ -146,7 +146,7 @@ fn summary(outcomes: &[(&'static str, Outcome)]) -> String {
     if reasons.is_empty() { lines } else { format!("{lines}\nfailed:\n{reasons}") }
 }
 
-/// Does every check, also after one that failed.
+/// Runs every check, even after a failure.
 fn every(checks: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let failures: Vec<String> = checks.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     ensure!(failures.is_empty(), "{}", failures.join("\n"));
@@ -195,7 +195,7 @@ fn test(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Passes on what the tests print; their names would be lost in it, and are kept.
+/// Passes on the output of the tests, and collects the names of those that failed, which would be lost in it.
 fn failed_tests(output: impl Read) -> io::Result<Vec<String>> {
     let mut failed = Vec::new();
     for line in BufReader::new(output).split(b'\n') {
@@ -229,11 +229,11 @@ pub fn tours(root: &Path) -> Result<()> {
     cargo(root, &arguments, &[])
 }
 
-/// Prints what hostile callers cost everybody else: each kind alone, then all of them together.
+/// Measures the cost of hostile callers for everybody else: each kind alone, then all of them together.
 ///
 /// # Errors
 ///
-/// A bound that does not hold.
+/// Returns an error if a bound is exceeded.
 pub fn abuse(root: &Path) -> Result<()> {
     let arguments = ["test", "--all-features", "--test", "it", "--", "--ignored", "abuse::", "--nocapture"];
     cargo(root, &arguments, &[])

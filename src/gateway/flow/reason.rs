@@ -7,7 +7,7 @@ use crate::gateway::upstream::{Cause, Failure};
 /// The reason, from the error for the caller and the last attempt, if there was one.
 pub(super) fn of(error: &Error, last: Option<&Failure>) -> &'static str {
     match error {
-        // No account was asked: the operator's own filter refused the request.
+        // No account was asked: the operator's word filter or moderation service refused the request.
         Error::Upstream(Fault::Refused) if last.is_none() => "filter",
         Error::Upstream(Fault::Unreachable) => last.map_or("network", of_account),
         Error::Upstream(Fault::Broken) if last.is_some_and(|last| last.status.is_some()) => "broken",

@@ -6,20 +6,20 @@ use super::Scene;
 use super::hostile::Hostile;
 use crate::kit::{Call, alpha_png};
 
-/// One kind.
+/// One kind of hostile caller.
 #[derive(Clone, Copy)]
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// How many connections, or requests where none stays.
+    /// The number of connections, or of requests if no connection stays.
     pub(super) count: usize,
-    /// When the last of its connections must be gone.
+    /// The time after which the last connection must be gone.
     pub(super) deadline: Duration,
     pub(super) begin: fn(&Scene, usize) -> Vec<Hostile>,
 }
 
 pub(super) const UNREAD_LOG: &str = "a log that nobody reads";
 
-/// The head of a request is awaited for 10 s; a body is given up after half a minute, and its connection soon after.
+/// The gateway waits 10 s for the head of a request. It gives up a body after 30 s, and its connection soon after.
 const HEAD: Duration = Duration::from_secs(20);
 const BODY: Duration = Duration::from_secs(75);
 
@@ -32,10 +32,10 @@ pub(super) const ALL: [Attack; 6] = [
     Attack { name: UNREAD_LOG, count: 3_000, deadline: HEAD, begin: talk },
 ];
 
-/// Streams on one connection.
+/// Streams on each connection.
 const STREAMS: usize = 25;
 
-/// A body that the gateway may hold in memory, and a file that it must keep on disk.
+/// A body that the gateway may hold in memory, and a file that it must write to disk.
 const JSON_BYTES: usize = 1 << 20;
 const FILE_BYTES: usize = 40 << 20;
 
@@ -77,10 +77,10 @@ fn head(scene: &Scene, path: &str, kind: &str, length: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Requests that are answered, so that there is much to log. Their connections do not stay.
+/// Sends requests that are answered, so that there is much to log. Their connections do not stay.
 fn talk(scene: &Scene, count: usize) -> Vec<Hostile> {
     for _ in 0..count {
-        // Where there is no room for it, it is refused: nobody else must be.
+        // This caller may be refused if there is no room for it; others must not be.
         drop(Call::get("/v1/models").key(scene.eve()).try_send(scene.address()));
     }
     Vec::new()
@@ -104,7 +104,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The header fields as literals without an index.
+/// Encodes the header fields as literals without indexing.
 fn fields(scene: &Scene) -> Vec<u8> {
     let (authority, authorization) = (scene.address().to_string(), format!("Bearer {}", scene.eve()));
     let fields = [
@@ -119,7 +119,7 @@ fn fields(scene: &Scene) -> Vec<u8> {
     for (name, value) in fields {
         text.push(0);
         for word in [name, value] {
-            // A length below 127 is one byte.
+            // A length below 127 takes one byte.
             text.push(u8::try_from(word.len().min(126)).unwrap_or(0));
             text.extend(word.bytes());
         }

@@ -1,4 +1,4 @@
-//! A connection of somebody hostile: it sends what it has as far as it is taken, and otherwise only stays.
+//! A connection of a hostile caller: it sends its bytes as far as the gateway takes them, and then stays open.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// How long a connection may take: only where nobody accepts any does one take longer.
+/// The time to connect, which takes longer only if nobody accepts connections.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 
 static FILLER: [u8; 64 << 10] = [b' '; 64 << 10];
 
-/// A connection that does not block, from an address of this machine.
+/// A non-blocking connection from an address of this machine.
 pub(super) struct Hostile {
     stream: Option<TcpStream>,
     unsent: Vec<u8>,
-    /// Bytes that follow.
+    /// The number of filler bytes to send after `unsent`.
     filler: usize,
 }
 
 // === impl Hostile ===
 
 impl Hostile {
-    /// Connects from 127.0.0.1 and a few addresses beside it, and sends this, then so many bytes.
+    /// Connects from 127.0.0.1 or one of a few neighbouring addresses, to send these bytes and then `filler` more.
     pub(super) fn connect(number: usize, address: SocketAddr, unsent: Vec<u8>, filler: usize) -> Self {
         Self { stream: connect(number, address).ok(), unsent, filler }
     }
 
-    /// Whether the gateway has closed it, or never took it.
+    /// True if the gateway has closed the connection or never accepted it.
     pub(super) fn is_gone(&self) -> bool {
         self.stream.is_none()
     }
@@ -50,7 +50,7 @@ fn connect(number: usize, address: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// One piece of what is left, as far as it is taken.
+/// Sends one piece of the rest, as far as the gateway takes it.
 fn send(stream: &mut TcpStream, unsent: &mut Vec<u8>, filler: &mut usize) -> std::io::Result<()> {
     let piece = if unsent.is_empty() { &FILLER[..FILLER.len().min(*filler)] } else { unsent.as_slice() };
     if piece.is_empty() {
@@ -69,7 +69,7 @@ fn send(stream: &mut TcpStream, unsent: &mut Vec<u8>, filler: &mut usize) -> std
     Ok(())
 }
 
-/// Reads an answer away; the end of it is an error.
+/// Reads and drops an answer; the end of it is an error.
 fn read(stream: &mut TcpStream) -> std::io::Result<()> {
     let mut answer = [0; 4096];
     match stream.read(&mut answer) {

@@ -104,7 +104,7 @@ fn the_hosted_tool_of_an_older_codex_draws_to_the_disk() {
     stage.upstream.converse(&[Turn::Draws]);
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret()).of(Release::V0_125).without_compression();
     assert_eq!(codex.exec("Draw a red cube.").message(), "Here is your image.");
-    // Before its task this release asks for the models, which the gateway passes on to the account that talks.
+    // Before its task this release lists the models, a request that the gateway passes on to the account for responses.
     let ledger = stage.upstream.ledger();
     let attempt = ledger.iter().find(|attempt| attempt.path.ends_with("/responses")).expect("a task");
     let tools = attempt.json()["tools"].take();

@@ -1,4 +1,4 @@
-//! Clients that keep their connection: ten edits after each other over one, of sizes in any order, and each is paid once.
+//! Clients that keep their connection: ten edits in a row over one, of various sizes, and each is paid once.
 
 use std::process::Command;
 
@@ -8,11 +8,11 @@ use super::install::{node, python, script};
 use super::pictures;
 use crate::kit::{FakeUpstream, Gateway, specimen};
 
-/// Sizes of images in bytes, in no order.
+/// Sizes of images in bytes, unsorted.
 const SIZES: [usize; 10] =
     [4_000_000, 100_000, 12_000_000, 300_000, 1_048_576, 8_000_000, 150_000, 2_000_000, 6_000_000, 100_001];
 
-/// Runs a script against a gateway of its own; each of these names must have cost ten calls.
+/// Runs a script against a gateway of its own, and asserts that each of these users has caused ten calls.
 #[track_caller]
 fn costs_ten_each(command: &mut Command, users: &[&str]) {
     let (upstream, pictures) = (FakeUpstream::digesting(), pictures());

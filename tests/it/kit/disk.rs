@@ -1,16 +1,16 @@
-//! A disk of its own that is small, so that a test can fill it.
+//! A small disk, so that a test can fill it.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A small file system in memory, gone when this is dropped.
+/// A small file system in memory, unmounted on drop.
 pub(crate) struct SmallDisk(PathBuf);
 
 // === impl SmallDisk ===
 
 impl SmallDisk {
-    /// Nothing where this machine does not let a test mount anything, which is said.
+    /// `None` if this machine does not let a test mount a file system, which is printed.
     pub(crate) fn mount(folder: &Path, megabytes: usize) -> Option<Self> {
         std::fs::create_dir_all(folder).expect("a folder");
         let size = format!("size={megabytes}m,mode=700");
@@ -22,7 +22,7 @@ impl SmallDisk {
         None
     }
 
-    /// Takes every byte that is left.
+    /// Takes all free bytes.
     pub(crate) fn fill(&self) {
         let mut file = std::fs::File::create(self.filler()).expect("a file");
         let mut piece = vec![b'-'; 1 << 20];
@@ -33,7 +33,7 @@ impl SmallDisk {
         }
     }
 
-    /// Gives back what [`SmallDisk::fill`] took.
+    /// Gives back the bytes that [`SmallDisk::fill`] took.
     pub(crate) fn clear(&self) {
         std::fs::remove_file(self.filler()).expect("it was filled");
     }

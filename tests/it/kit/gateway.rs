@@ -63,7 +63,7 @@ impl Gateway {
         Self::with("", &[])
     }
 
-    /// Ends it, and starts it again with so many descriptors at most.
+    /// Ends the gateway, and starts it again with at most `count` descriptors.
     #[track_caller]
     pub(crate) fn restart_with_descriptors(&mut self, count: usize) {
         self.kill();
@@ -71,7 +71,7 @@ impl Gateway {
         self.run(program.with_descriptors(count));
     }
 
-    /// Starts again with a log of little but warnings: for tests of very many requests.
+    /// Starts again with a log of warnings, for tests of very many requests.
     #[track_caller]
     pub(crate) fn with_quiet_log(mut self) -> Self {
         self.environment.push(("IMAGATE_LOG".to_owned(), "warn,imagate::gateway::serve=info".to_owned()));

@@ -71,7 +71,7 @@ impl Program {
         self
     }
 
-    /// May have so many files and connections open at most.
+    /// Allows at most `count` open files and connections.
     pub(crate) fn with_descriptors(self, count: usize) -> Self {
         let mut shell = Command::new("sh");
         shell.env_clear().stdin(Stdio::null()).args(["-c", &format!("ulimit -n {count}; exec \"$0\" \"$@\"")]);
@@ -123,7 +123,7 @@ impl Program {
         Self::wait_until_it_listens(child.stdout.take().expect("stdout"), stderr, child)
     }
 
-    /// As [`Program::serve`], but its log is read only as far as the test reads it.
+    /// Like [`Program::serve`], but the log is read only as far as the test reads it.
     #[track_caller]
     pub(crate) fn serve_with_log(self) -> (Server, BufReader<ChildStderr>) {
         let (mut child, stderr) = self.spawn();
@@ -131,7 +131,7 @@ impl Program {
         (server, BufReader::new(stderr))
     }
 
-    /// Starts it with another standard output, and waits for nothing. Whoever asks for it must end it.
+    /// Starts the program with another standard output, and waits for nothing. The caller must end it.
     pub(crate) fn spawn_printing_to(mut self, out: impl Into<Stdio>) -> Child {
         self.0.stdout(out).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
@@ -238,7 +238,7 @@ impl Server {
         self.signal("TERM");
     }
 
-    /// The signal of this name, without `SIG`.
+    /// Sends the signal of this name, given without `SIG`.
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
     }
@@ -251,13 +251,13 @@ impl Server {
     }
 }
 
-/// Sends a signal to this very process.
+/// Sends a signal to this process by its id.
 pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
     assert!(sent.expect("a shell").success());
 }
 
-/// Whether a process ends within `limit`.
+/// True if the process ends within `limit`.
 pub(crate) fn ends_within(child: &mut Child, limit: Duration) -> bool {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Orphans: what a job makes whose caller left before its answer belongs to the marked retries of the same caller.
+//! Orphans: if a caller leaves before its answer, the answer goes to marked retries of the same caller.
 
 use std::net::TcpStream;
 
@@ -36,7 +36,8 @@ fn at_once(gateway: &Gateway, calls: Vec<Call>, upstream: &FakeUpstream, attempt
     std::thread::scope(|scope| {
         let lanes: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address))).collect();
         upstream.wait_until("the attempts have begun", |ledger| ledger.len() >= attempts);
-        // A retry that came after the end would find nothing: the gate opens when the gateway has all of them.
+        // A retry that arrives after the end would find nothing, so the gate opens only when the gateway has all of
+        // them.
         eventually("the gateway has every request", || {
             let text = Call::get("/metrics").send(gateway.metrics_address()).text();
             let busy =
@@ -96,7 +97,7 @@ fn retries_at_once_share_one_orphan() {
         answer.good();
     }
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
-    // One more finds nothing that would be owed to it.
+    // The orphan has been delivered, so another retry pays anew.
     retry(&gateway, gated("a")).send(gateway.address()).good();
     assert_eq!(upstream.attempts(), 2);
 }
@@ -129,7 +130,7 @@ fn a_caller_who_waits_shares_its_answer_with_the_own_retry() {
     std::thread::scope(|scope| {
         let first = scope.spawn(move || first.send(address));
         upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
-        // Both callers are there: a proxy may hold the connection of a client that has given up.
+        // Both callers stay: a proxy may hold the connection of a client that has given up.
         let second = scope.spawn(|| retry(&gateway, gated("a")).send(address));
         crate::kit::pause(std::time::Duration::from_millis(1500));
         upstream.open_gate("open");

@@ -1,4 +1,5 @@
-//! Never twice: whoever asks again for what was paid for gets it, or hears that nobody knows; never a second payment.
+//! A repeat never pays a second time for something that was paid for: it gets that, or an error that the outcome is
+//! unknown.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -8,11 +9,11 @@ use serde_json::{Value, json};
 use super::paid;
 use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, eventually};
 
-/// What the official clients send with their first try, and with the one that they make by themselves after it.
+/// The headers that the official clients send with their first try, and with their automatic retry.
 const FIRST: (&str, &str) = ("x-stainless-retry-count", "0");
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
 
-/// One account that serves the image endpoints and one that serves responses.
+/// A gateway with one account for the image endpoints and one for responses.
 fn both(upstream: &FakeUpstream) -> Gateway {
     both_with("", upstream)
 }
@@ -22,7 +23,7 @@ fn both_with(top: &str, upstream: &FakeUpstream) -> Gateway {
     Gateway::with(top, &accounts)
 }
 
-/// The same request at each of the endpoints that make something of JSON, with a script for the upstream.
+/// The same request at both endpoints that create something from JSON, with a script for the upstream.
 fn requests(gateway: &Gateway, script: &str) -> [Call; 2] {
     let input = format!("a red cube [[{script}]]");
     let body = json!({"model": "gpt-5.5", "input": input, "tools": [{"type": "image_generation", "size": "1024x640"}]});
@@ -34,7 +35,7 @@ fn with(call: &Call, header: (&str, &str)) -> Call {
     call.clone().header(header.0, header.1)
 }
 
-/// Sends it, and reads so much of the body before leaving.
+/// Sends a request, and leaves after `read` bytes of the body.
 #[track_caller]
 fn leave_within(call: Call, gateway: &Gateway, read: usize) {
     let mut reply = call.with_small_window().open(gateway.address()).expect("a head");
@@ -48,13 +49,13 @@ fn good(answer: &Answer) -> &Answer {
     answer
 }
 
-/// The bodies may be megabytes, so they are not shown.
+/// Asserts that two answers are equal, without printing bodies of megabytes.
 #[track_caller]
 fn same(one: &Answer, other: &Answer) {
     assert!(good(one).body == good(other).body, "{:.100}\n{:.100}", one.text(), other.text());
 }
 
-/// Nobody may send this again by itself: what the first try made may have been paid for, and is lost.
+/// Asserts an error that no client retries by itself: the result of the first try may have been paid for, and is lost.
 #[track_caller]
 fn unknown(answer: &Answer) {
     assert_eq!(answer.error(502)["reason"], "outcome_unknown", "{:.300}", answer.text());
@@ -72,7 +73,7 @@ fn a_caller_who_leaves_within_the_body_gets_all_of_it_by_a_retry() {
         assert!(good(&answer).body.len() > 12_000_000);
         assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
         assert_eq!(upstream.attempts(), 1, "{at}");
-        // It was given once: another one like it is another order.
+        // The answer was delivered once, so the next request is a new order.
         good(&with(call, RETRY).send(gateway.address()));
         assert_eq!(upstream.attempts(), 2, "{at}");
     }
@@ -88,7 +89,7 @@ fn a_retry_joins_the_job_whose_first_connection_still_stands() {
             let first = scope.spawn(|| with(call, FIRST).send(address));
             upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
             let retries: Vec<_> = (0..3).map(|_| scope.spawn(|| with(call, RETRY).send(address))).collect();
-            // Longer than a retry waits for the news that the caller has left.
+            // Longer than the time for which a retry waits for an orphan.
             crate::kit::pause(Duration::from_millis(1500));
             upstream.open_gate("open");
             [first].into_iter().chain(retries).map(|lane| lane.join().expect("an answer")).collect()
@@ -195,7 +196,7 @@ fn a_retry_after_a_kill_is_told_that_nobody_knows() {
             unknown(&with(&call, RETRY).send(gateway.address()));
         }
         assert_eq!(upstream.attempts(), 1, "{at}");
-        // Whoever asks anew is asked to pay anew, and its own retry means that.
+        // A request without a retry mark is a new order and pays anew.
         good(&with(&call, FIRST).send(gateway.address()));
         assert_eq!(upstream.attempts(), 2, "{at}");
     }
@@ -245,7 +246,7 @@ fn what_an_orphan_has_made_survives_a_restart() {
         let answer = with(&call, RETRY).send(gateway.address());
         assert_eq!(good(&answer).header("x-imagate-replayed"), Some("true"), "{at}");
         assert_eq!(upstream.attempts(), 1, "{at}");
-        // It was given once.
+        // The answer was delivered once, so the next request pays anew.
         good(&with(&call, RETRY).send(gateway.address()));
         assert_eq!(upstream.attempts(), 2, "{at}");
     }
@@ -262,7 +263,7 @@ fn a_retry_of_what_cost_nothing_runs_after_an_older_twin_was_interrupted() {
     drop(stream);
     gateway.start();
     upstream.open_gate("open");
-    // The user orders anew, and is turned away without cost; the client repeats that by itself.
+    // The user orders again, and the order fails without cost; the client retries it by itself.
     (0..2).for_each(|_| upstream.next("status=500"));
     assert_eq!(with(&call, FIRST).send(gateway.address()).should_retry(), Some("true"));
     good(&with(&call, RETRY).send(gateway.address()));

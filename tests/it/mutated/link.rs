@@ -1,4 +1,4 @@
-//! One connection that is kept as long as it may be, and what comes back on it.
+//! One connection that is kept open as long as possible, and the answers on it.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::make::Request;
 
-/// A request is answered, or its connection closed, by then.
+/// The time within which a request must be answered or its connection closed.
 const BOUND: Duration = Duration::from_secs(45);
 
-/// What came of a request that did no harm.
+/// The outcome of a request that caused no fault.
 pub(super) enum Outcome {
     /// The connection was closed without an answer.
     Closed,
-    /// The HTTP library could not read it as a request, and said so with an empty answer.
+    /// The HTTP library could not parse the request, and answered with an empty error.
     Unread,
-    /// An error in its shape, of the request with this id.
+    /// An error of the documented shape, for the request with this id.
     Refused { id: Option<String> },
     /// An answer below 400.
     Good {
-        /// Of an image operation.
+        /// True for an answer of an image operation.
         image: bool,
     },
 }
@@ -31,7 +31,7 @@ pub(super) struct Link {
     open: Option<BufReader<TcpStream>>,
 }
 
-/// An answer as it came.
+/// An answer, unparsed.
 struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
@@ -47,7 +47,7 @@ impl Link {
         Self { address, open: None }
     }
 
-    /// Sends a request and reads its answer; the fault where there is one.
+    /// Sends a request and reads its answer; an error describes a fault.
     pub(super) fn send(&mut self, request: &Request) -> Result<Outcome, String> {
         let mut reader = match self.open.take() {
             Some(open) => open,
@@ -75,9 +75,9 @@ impl Link {
     }
 }
 
-/// Nothing where the connection ends without an answer.
+/// `None` if the connection ends without an answer.
 fn exchange(reader: &mut BufReader<TcpStream>, request: &Request) -> std::io::Result<Option<Answer>> {
-    // Whoever is refused early may find the connection closed while writing; the answer is there all the same.
+    // The gateway may refuse a request early, so that the write fails although there is an answer.
     let written = reader.get_mut().write_all(&request.bytes);
     if request.last && written.is_ok() {
         drop(reader.get_mut().shutdown(Shutdown::Write));
@@ -120,7 +120,7 @@ fn read(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Result<Opt
     Ok(Some(answer))
 }
 
-/// What came in chunks, and whether the last one is missing.
+/// The body of a chunked answer, and whether its last chunk is missing.
 fn chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<(Vec<u8>, bool)> {
     let mut body = Vec::new();
     loop {
@@ -152,7 +152,7 @@ impl Answer {
         if request.both_lengths && self.status < 400 && self.header("connection") != Some("close") {
             return Err(format!("two lengths: {} on a connection that stays open", self.status));
         }
-        // Behind a request whose own chunks are wrong the connection ends, and with it the answer to it.
+        // After a request with broken chunks the connection ends, which may cut off its answer.
         if self.cut && !request.last {
             return Err(format!("{}: the answer is cut", self.status));
         }
@@ -169,18 +169,18 @@ impl Answer {
         Outcome::Refused { id: self.header("x-request-id").map(str::to_owned) }
     }
 
-    /// An error of the contract.
+    /// Checks that the body is an error as documented.
     fn has_shape(&self) -> Result<(), String> {
         let shown = || format!("{}: {}", self.status, String::from_utf8_lossy(&self.body));
         if !matches!(self.header("x-should-retry"), Some("true" | "false")) {
             return Err(format!("no x-should-retry: {}", shown()));
         }
-        // A path of the pages is refused by a page.
+        // The pages answer errors with a page.
         if self.header("content-type").is_some_and(|kind| kind.starts_with("text/html")) {
             return Ok(());
         }
         let body: Value = serde_json::from_slice(&self.body).map_err(|error| format!("{error}: {}", shown()))?;
-        // Where no route takes a request the router answers, in its own shape.
+        // If no route matches, the router answers in its own shape.
         if matches!(self.status, 404 | 405) && body["error_code"].is_string() && body["message"].is_string() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Requests from a seed: a good one, and what is wrong with it.
+//! Makes requests from a seed: a valid one, with a mutation.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::kit::Random;
 /// Puts a fault into a request.
 type Mutation = fn(&mut Random, &mut Draft);
 
-/// Kinds, each with how it is made.
+/// The kinds of requests, each with its mutation.
 const KINDS: [(&str, Mutation); 13] = [
     ("as it should be", |_, _| {}),
     ("head: bytes", head_bytes),
@@ -78,26 +78,26 @@ const FIELDS: [&str; 18] = [
 pub(super) struct Request {
     pub(super) kind: &'static str,
     pub(super) bytes: Vec<u8>,
-    /// Nothing may follow it on its connection.
+    /// True if nothing may follow the request on its connection.
     pub(super) last: bool,
     pub(super) is_head: bool,
-    /// A good answer to it is an image.
+    /// True if a good answer to the request is an image.
     pub(super) is_image: bool,
-    /// It has a `Content-Length` and a `Transfer-Encoding`.
+    /// True if the request has both a `Content-Length` and a `Transfer-Encoding`.
     pub(super) both_lengths: bool,
 }
 
-/// A request that is being made.
+/// A request under construction.
 struct Draft {
     method: &'static str,
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// The framing, where it is not the length of the body.
+    /// The framed body, if the framing is not a `Content-Length`.
     framed: Option<Vec<u8>>,
-    /// Its framing no longer says where it ends.
+    /// True if the framing no longer shows the end of the request.
     last: bool,
-    /// Where bytes of the head are changed.
+    /// The positions and new values of changed bytes of the head.
     spoiled: Vec<(u64, u8)>,
 }
 
@@ -106,7 +106,7 @@ struct Draft {
 impl Request {
     pub(super) fn make(random: &mut Random, secret: &str) -> Self {
         let weight = random.between(0, 40);
-        // Good requests cost an upstream call each: there are few of them.
+        // Each good request costs an upstream call, so there are few of them.
         let pick = if weight == 0 { 0 } else { 1 + usize_of(random, KINDS.len() - 1) };
         let (kind, change) = KINDS[pick];
         let mut draft = match kind {
@@ -117,7 +117,7 @@ impl Request {
         let is_image = draft.path.starts_with("/v1/images/");
         change(random, &mut draft);
         let both_lengths = kind == "framing: both lengths";
-        // A changed head may be one of HEAD, after which a length announces nothing.
+        // A mutated head may be a HEAD request, whose answer has no body despite its length.
         let (is_head, last) = (draft.method == "HEAD", draft.last);
         Self { kind, bytes: draft.bytes(), last, is_head, is_image, both_lengths }
     }
@@ -202,7 +202,7 @@ impl Draft {
 }
 
 fn head_bytes(random: &mut Random, draft: &mut Draft) {
-    // A length or a line may be hit, so that nobody knows where the request ends.
+    // The mutation may hit a length or a line end, so the end of the request is unknown.
     draft.last = true;
     for _ in 0..random.between(1, 5) {
         let place = random.between(0, 10_000);
@@ -303,7 +303,7 @@ fn both_lengths(random: &mut Random, draft: &mut Draft) {
 
 fn short_length(random: &mut Random, draft: &mut Draft) {
     draft.method = "POST";
-    // At least the last byte is missing, without which no body is whole.
+    // At least the last byte is missing, so the body is never complete.
     let length = random.between(0, (draft.body.len() as u64).max(1));
     draft.set("Content-Length", &length.to_string());
     draft.framed = Some(draft.body.clone());
@@ -377,7 +377,7 @@ fn json_values(random: &mut Random, draft: &mut Draft) {
 fn stream_options(random: &mut Random, draft: &mut Draft) {
     const ACCEPT: [&str; 4] = ["text/event-stream", "application/json", "image/png", "*/*;q=0"];
     let value = |random: &mut Random| VALUES[usize_of(random, VALUES.len())];
-    // Each of them is refused: a good stream costs an image.
+    // Only refused values are chosen, because a valid stream costs an image.
     let (partial, stream) = (value(random), ["true", "false", "\"true\"", "1", "null"][usize_of(random, 5)]);
     draft.body = format!(
         "{{\"model\":\"gpt-image-2\",\"prompt\":\"a red cube\",\"stream\":{stream},\"partial_images\":{partial},\"n\":{}}}",

@@ -1,4 +1,4 @@
-//! `previous_response_id`: a request that goes on from a response goes to the account that made it, and to no other.
+//! `previous_response_id`: a request that continues a response goes to the account that made it, and to no other.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::kit::{Account, FakeUpstream, Gateway};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-/// Three accounts, each at an upstream of its own.
+/// Three accounts, each with an upstream of its own.
 fn three() -> (Vec<FakeUpstream>, Gateway) {
     let upstreams: Vec<_> = NAMES.iter().map(|_| FakeUpstream::start()).collect();
     let accounts: Vec<_> =
@@ -16,7 +16,7 @@ fn three() -> (Vec<FakeUpstream>, Gateway) {
     (upstreams, gateway)
 }
 
-/// How many attempts each upstream has had.
+/// The number of attempts at each upstream.
 fn attempts(upstreams: &[FakeUpstream]) -> Vec<usize> {
     upstreams.iter().map(FakeUpstream::attempts).collect()
 }
@@ -46,7 +46,7 @@ fn a_response_is_continued_at_the_account_that_made_it() {
             }
         }
     }
-    // Also after a kill.
+    // This holds after a kill, too.
     let (id, maker) = respond(&gateway, &upstreams, &json!({}));
     gateway.kill();
     gateway.start();
@@ -69,7 +69,7 @@ fn no_other_account_is_asked_to_go_on() {
     let foreign = crate::kit::Call::post("/v1/responses").key(bob["secret"].as_str().expect("a secret"));
     let error = foreign.json(&task(&json!({"previous_response_id": id}))).send(gateway.address()).error(400);
     assert_eq!(error["param"], "previous_response_id");
-    // The account is out of service: that is said, and nobody else is asked.
+    // If the account is out of service the request is refused, and no other account is asked.
     gateway.manage(&["account", "disable", NAMES[maker]]).good();
     let error = crate::kit::eventually("the account is disabled", || {
         let answer = go_on();

@@ -1,4 +1,4 @@
-//! What the operator lets a group ask for: text models, and tools that the upstream runs.
+//! The lists of a group: text models, and tools that the upstream runs.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
-//! Many ends in a row with jobs in flight: nothing is paid twice, and after a graceful end nothing that was paid is lost.
+//! Many stops in a row with jobs in flight: nothing is paid for twice, and a graceful stop loses nothing that was paid
+//! for.
 //!
-//! `IT_STOPS` says how many ends; the small number is for the test run. Each test prints a table.
+//! `IT_STOPS` sets the number of stops; the default is small for the test run. Each test prints a table.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -9,22 +10,22 @@ use serde_json::json;
 
 use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PATIENCE, eventually, heavy, setting};
 
-/// In flight at each end, with an idempotency key and without one.
+/// The number of jobs in flight at each stop, with an idempotency key and without one.
 const KEYED: usize = 20;
 const PLAIN: usize = 20;
 const FEW: usize = 3;
 
-/// One job, as its caller knows it.
+/// One job from its caller's point of view.
 #[derive(Clone)]
 struct Job {
     user: String,
     keyed: bool,
-    /// The caller hangs up before the end.
+    /// True if the caller hangs up before the stop.
     leaves: bool,
     gate: String,
 }
 
-/// What became of all jobs.
+/// The number of jobs for each outcome.
 #[derive(Default)]
 struct Tally(BTreeMap<String, usize>);
 
@@ -51,7 +52,7 @@ impl Job {
         if *keyed { call.header("idempotency-key", user) } else { call }
     }
 
-    /// The same request again, as the official clients repeat it by themselves.
+    /// Sends the same request again, as the official clients retry it by themselves.
     fn again(&self, gateway: &Gateway) -> Answer {
         self.call(gateway).header("x-stainless-retry-count", "1").send(gateway.address())
     }
@@ -74,7 +75,7 @@ impl Tally {
     }
 }
 
-/// Sends all of them, waits until the upstream has them, and hangs up for those who leave. The others wait on.
+/// Sends all jobs, waits until the upstream has them, and hangs up those whose callers leave. The others keep waiting.
 fn begin(
     gateway: &Gateway,
     upstream: &FakeUpstream,
@@ -97,7 +98,7 @@ fn begin(
     staying
 }
 
-/// Attempts beyond the first for one job.
+/// The number of attempts beyond the first for each job, summed up.
 fn second_payments(upstream: &FakeUpstream) -> usize {
     let mut attempts = BTreeMap::<String, usize>::new();
     for attempt in upstream.ledger() {

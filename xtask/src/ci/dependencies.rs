@@ -1,4 +1,4 @@
-//! Which crates must not be below the SDK and the feature `manifest`.
+//! Checks that crates of the server are not dependencies of the SDK or of the feature `manifest`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{MANIFEST, command, every, wasm};
 
-/// Crates that nobody who wants the SDK should have to build.
+/// Crates that users of the SDK alone should not have to build.
 const SERVER_CRATES: [&str; 14] = [
     "async-trait",
     "axum",
@@ -26,12 +26,12 @@ const SERVER_CRATES: [&str; 14] = [
     "toml",
 ];
 
-/// Crates that reach for files, connections or C, which checking a manifest must not.
+/// Crates for files, connections or C code, which the check of a manifest must not need.
 const CRATES_WITH_IO: [&str; 8] =
     ["aws-lc-sys", "hyper", "mio", "reqwest", "rustls", "socket2", "tokio", "libsqlite3-sys"];
 
-/// Crates that need a system below them: what checks a manifest has to run in a browser, too. `getrandom` and `uuid` find no
-/// source of randomness there, unless a crate asks for the one of the browser.
+/// Crates that need an operating system: the check of a manifest must also run in a browser. `getrandom` and `uuid`
+/// find no source of randomness there, unless a crate enables the browser's.
 const CRATES_WITHOUT_WASM: [&str; 12] = [
     "errno",
     "fs4",
@@ -47,7 +47,7 @@ const CRATES_WITHOUT_WASM: [&str; 12] = [
     "windows-sys",
 ];
 
-/// Holds the dependency trees of the SDK and of the feature `manifest` against the lists.
+/// Checks the dependency trees of the SDK and of the feature `manifest` against the lists.
 pub(super) fn allowed(root: &Path) -> Result<()> {
     let in_wasm = [&MANIFEST[..], &["--target", wasm::TARGET]].concat();
     let forbidden: [(&[&'static str], &[&str]); 3] =

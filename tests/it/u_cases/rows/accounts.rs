@@ -101,7 +101,7 @@ fn gone() -> Vec<Row> {
         row("U18", "403, another account").both(&["status=403"]).calls(2..=2).after(After::FirstRests),
         row("U18", "404, another account").both(&["status=404"]).calls(2..=2).after(After::FirstRests),
         alone(row("U18", "402, no other")).both(&["status=402"]).after(known),
-        // A page says nothing of the account: the next request goes there again.
+        // An HTML page says nothing about the account, so the next request goes there again.
         alone(row("U18", "403, no other")).both(&["status=403 body=html"]).advises("false").after(After::Blameless),
         alone(row("U18", "404, no other")).both(&["status=404"]).after(known),
     ]
