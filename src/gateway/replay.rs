@@ -29,7 +29,7 @@
 //! image tool, but names the turn of its conversation: the same call in the same turn is a retry. Streams without an
 //! idempotency key are not registered: they end with their caller.
 //!
-//! | What became of the job that a retry means | The retry gets ([`Replay::earlier`]) |
+//! | State of the job that a retry means | The retry gets ([`Replay::earlier`]) |
 //! |---|---|
 //! | its caller has left, before the answer or within it | the answer, in flight or finished |
 //! | its caller is still there | after a second the same answer, beside the caller |
