@@ -23,7 +23,7 @@ pub(super) struct Config {
 enum Action {
     /// Say what is wrong with the settings, without starting anything.
     Check,
-    /// Have the running gateway read its settings again, as `SIGHUP` does, and print what has changed.
+    /// Make the running gateway read its settings again, as `SIGHUP` does, and print the changes.
     Reload,
     /// Print the JSON Schema of the file, for editors.
     Schema,

@@ -42,13 +42,14 @@
 //! that was running when a process died is found by the fingerprint in its record, and an answer that was being
 //! delivered then by the name of its unfinished file: both are keyed hashes.
 //!
-//! # What lies where
+//! # Storage
 //!
-//! Answers are files in frames that are sealed with a key for each file; that of a finished answer lies sealed in its
-//! row, so a file says nothing without the database and the master key. The name of a file says whose it is: a start
-//! reads the folder and no rows. Both kinds have bounds; beyond them the oldest of the API key that holds most goes. The
-//! disk is never in the way: an answer that it does not take goes from hand to hand to those who follow already, at the
-//! pace of the slowest, and is lost to later repeats.
+//! Answers are files in frames that are sealed with a key for each file; the key of a finished answer lies sealed in
+//! its row, so a file reveals nothing without the database and the master key. The name of a file contains the id of
+//! its API key, so a start reads the folder and no rows. Answers with and without an idempotency key each have a bound;
+//! beyond it the oldest answer of the API key that holds the most is dropped. A disk that takes no more stops nothing:
+//! the bytes of such an answer are passed on to the readers that follow it already, at the pace of the slowest, and are
+//! lost to later repeats.
 //!
 //! # How the corridor uses it
 //!

@@ -1,8 +1,9 @@
-//! The state of one connection, as its task sees it and as others may judge it.
+//! The state of one connection, as its task sees it and as others may read it.
 //!
-//! The socket, the service and the bodies set flags while the connection is polled; when the poll is over, they are
-//! made into one state with the time since when it holds. Other threads read that state only to choose which connection
-//! is closed first where there are too many; the connection's own task decides whether it is still true.
+//! The socket, the service and the bodies set flags while the connection is polled; after the poll the flags are
+//! combined into one state, stored with the time since which it holds. Other threads read that state only to choose the
+//! connection that is closed first if there are too many; the connection's own task decides whether the state still
+//! holds.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,7 +20,7 @@ const REQUEST: u8 = 1 << 3;
 const AWAITS_BODY: u8 = 1 << 4;
 /// Bytes came that belong to no request yet.
 const PARTIAL_HEAD: u8 = 1 << 5;
-/// The head of a request was whole at least once.
+/// The head of a request was complete at least once.
 const USED: u8 = 1 << 6;
 const STATE_BITS: u32 = 3;
 

@@ -74,7 +74,6 @@ const FIELDS: [&str; 18] = [
     "",
 ];
 
-/// One request.
 pub(super) struct Request {
     pub(super) kind: &'static str,
     pub(super) bytes: Vec<u8>,
