@@ -588,7 +588,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::KeyList>, front::ApiError<types::ErrorResponse>>;
     /// Make a key.
     ///
-    /// This answer is the only one that holds the secret. A member makes keys for nobody else, and in the own groups alone. A member who has as many keys as the setting `max_keys_per_member` allows gets a 409 with code `key_limit_reached`; an admin can make another for them.
+    /// This answer is the only one that holds the secret. Members make keys only for themselves and in their own groups. A member who has as many keys as the setting `max_keys_per_member` allows gets a 409 with code `key_limit_reached`; an admin can make another key for the member.
     #[endpoint{method = POST,
     path = "/admin/v1/keys",
     operation_id = "create_key",
@@ -613,9 +613,9 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Key>, front::ApiError<types::ErrorResponse>>;
     /// Rename, disable or enable a key, or move its end.
     ///
-    /// What is left out stays as it is. A disabled key is refused within a second. A change of several things is made whole or not at all.
+    /// Fields that are left out stay as they are. A disabled key is refused within a second. Several changes are made together or not at all.
     ///
-    /// Members cannot undo what an admin has decided about their key: they can neither enable nor rotate one with `locked`, nor give it an end behind `latest_end`. That is a 403 with code `permission_denied`. They can rename, disable and delete it.
+    /// Members cannot undo what an admin has decided about their key: they can neither enable nor rotate one with `locked`, nor move its end beyond `latest_end`. That is a 403 with code `permission_denied`. They can rename, disable and delete it.
     #[endpoint{method = PATCH,
     path = "/admin/v1/keys/{id}",
     operation_id = "update_key",
@@ -641,7 +641,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::DeletedKey>, front::ApiError<types::ErrorResponse>>;
     /// Give a key another secret.
     ///
-    /// Id, name, usage and settings stay. The secret before it is accepted until `previous_until`, so that callers can be changed over one by one; that of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
+    /// Id, name, usage and settings stay. The previous secret is accepted until `previous_until`, so that callers can be changed over one by one; the secret of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
     #[endpoint{method = POST,
     path = "/admin/v1/keys/{id}/rotate",
     operation_id = "rotate_key",
@@ -782,7 +782,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
     /// Change role or groups of a user, disable or enable one.
     ///
-    /// What is left out stays as it is. Users are never deleted, because records name them: a disabled one cannot sign in, is signed out everywhere, and the keys and tokens are refused. Whoever is taken out of a group keeps no key in it: those keys are disabled with `locked` set to `left_group`, the answer names them in `stopped_keys`, and coming back does not enable them. The last admin who can sign in stays one: that is a 409 with code `last_admin`. For admins.
+    /// Fields that are left out stay as they are. Users are never deleted, because records name them: a disabled user cannot sign in, is signed out everywhere, and the user's keys and tokens are refused. A user who is taken out of a group keeps no key in it: those keys are disabled with `locked` set to `left_group`, the answer names them in `stopped_keys`, and joining again does not enable them. The last admin who can sign in cannot be made a member or disabled: that is a 409 with code `last_admin`. For admins.
     #[endpoint{method = PATCH,
     path = "/admin/v1/users/{id}",
     operation_id = "update_user",

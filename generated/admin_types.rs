@@ -7,10 +7,10 @@ pub struct Account {
     pub base_url: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
-    /// With `resting` or `failing`: why.
+    /// With `resting` or `failing`: the reason for it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_cause: ::std::option::Option<::std::string::String>,
-    /// With `resting` or `failing`: until when.
+    /// With `resting` or `failing`: the end of that state.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     /// When this installation first saw the account.
@@ -373,15 +373,15 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
         value.parse()
     }
 }
-/// What an account could do now.
+/// The state of an account.
 ///
 /// | State | Meaning |
 /// |---|---|
 /// | `enabled` | It gets work. |
 /// | `disabled` | It gets none until it is enabled. |
 /// | `resting` | It gets none until a limit of the upstream is over. |
-/// | `failing` | Its calls have failed several times in a row: for now it gets work only where no other account can. |
-/// | `unusable` | Its settings, or what is sealed of it, cannot be used. |
+/// | `failing` | Its calls have failed several times in a row: for now it gets work only if no other account can take it. |
+/// | `unusable` | Its settings or its sealed credentials cannot be used. |
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -1346,10 +1346,10 @@ pub struct Key {
     /// When it was last used, to about a minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub last_used_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
-    /// The latest end that its owner can give it, where an admin has set an end.
+    /// The latest end that its owner can give it, if an admin has set one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latest_end: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
-    /// With `disabled`: why only an admin can enable or rotate it.
+    /// With `disabled`: the reason why only an admin can enable or rotate it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub locked: ::std::option::Option<KeyLock>,
     /// What its owner calls it.
@@ -1362,9 +1362,9 @@ pub struct Key {
     /// How many requests with it are over.
     pub requests: u64,
     pub state: KeyState,
-    /// The id of the user whose it is. `usr_nobody` while it belongs to no person: such keys are made by commands and the first start, and the first admin receives them.
+    /// The id of the key's user. `usr_nobody` while it belongs to no person: such keys are made by commands and the first start, and the first admin receives them.
     pub user: ::std::string::String,
-    /// The name of that user. Absent while it belongs to no person.
+    /// The name of that user. Absent while the key belongs to no person.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub user_name: ::std::option::Option<::std::string::String>,
     #[serde(flatten)]
@@ -1393,7 +1393,7 @@ impl KeyList {
         Default::default()
     }
 }
-/// Why only an admin can enable or rotate a disabled key.
+/// The reason why only an admin can enable or rotate a disabled key.
 ///
 /// | Word | Meaning |
 /// |---|---|
@@ -2031,10 +2031,10 @@ pub struct Record {
     /// The `code` of the error that the caller read.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub error_code: ::std::option::Option<::std::string::String>,
-    /// Why it failed, in words of the upstream without credentials and addresses. For admins only.
+    /// The reason of the failure, in words of the upstream without credentials and addresses. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub error_detail: ::std::option::Option<::std::string::String>,
-    /// Why it failed.
+    /// The reason of the failure.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub error_reason: ::std::option::Option<RecordReason>,
     /// What was made in place of what was asked for, where caller or group allow it.
@@ -2107,7 +2107,7 @@ pub struct RecordAttempt {
     /// The HTTP status of the upstream, where there was one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<u64>,
-    /// The upstream's own id of the call, where it says one. For admins only.
+    /// The upstream's own id of the call, if it sends one. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub upstream_request_id: ::std::option::Option<::std::string::String>,
     #[serde(flatten)]
@@ -2221,26 +2221,26 @@ impl RecordList {
         Default::default()
     }
 }
-/// Why a request failed.
+/// The reason why a request failed.
 ///
 /// | Reason | Meaning |
 /// |---|---|
-/// | `filter` | The operator's own rules, or the service that judges for them, refused the prompt. |
+/// | `filter` | The operator's word filter or moderation service refused the prompt. |
 /// | `content_refused` | The content policy of the upstream refused it. |
-/// | `upstream_rejected` | The upstream rejected the request, or a firewall before it did. |
+/// | `upstream_rejected` | The upstream rejected the request, or a firewall in front of it did. |
 /// | `network` | No upstream could be reached, or the connection broke. |
 /// | `timeout` | The upstream did not answer in time. |
-/// | `broken` | The answer of the upstream was not what was promised, or broke off. |
+/// | `broken` | The answer of the upstream was malformed, or broke off. |
 /// | `upstream_failed` | The upstream said that it failed. |
 /// | `no_image_data` | The upstream answered without an image. |
-/// | `delivery_mismatch` | Another size or format came than was asked for, and the group does not take that. |
+/// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
 /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
-/// | `quota` | The usage window of every account is used up, or none of them is paid. |
-/// | `throttled` | Every account was asked too fast, or every place is taken. |
+/// | `quota` | The usage window of every account is used up, or no account has been paid for. |
+/// | `throttled` | Every account was asked too fast, or no account has a free place. |
 /// | `credentials` | The upstream refused the credentials of the account. |
-/// | `missing` | The upstream has not got the model or the endpoint for the account. |
+/// | `missing` | The upstream does not offer the model or the endpoint to the account. |
 /// | `no_accounts` | No account may serve the group now. |
-/// | `unavailable` | The gateway could not record or judge the job, or was coming to its end. |
+/// | `unavailable` | The gateway could not record or check the job, or was stopping. |
 /// | `internal` | A fault of the gateway itself. |
 #[derive(
     ::serde::Deserialize,
@@ -2556,9 +2556,9 @@ pub struct Token {
     pub name: ::std::string::String,
     /// The part of the token that is no secret: the middle of `sk-adm-<public id>-<secret>`.
     pub public_id: ::std::string::String,
-    /// The id of the user whose it was. `usr_nobody` if it belonged to no person.
+    /// The id of the key's user at that time. `usr_nobody` if the key belonged to no person.
     pub user: ::std::string::String,
-    /// The name of the user whose it is. Absent while it belongs to no person.
+    /// The name of the key's user. Absent while the key belongs to no person.
     pub user_name: ::std::string::String,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -2669,7 +2669,7 @@ pub struct UsageKey {
     pub images: u64,
     /// Tokens that went in, as the upstream counted them.
     pub input_tokens: u64,
-    /// The id of the key. Empty where `refused` counts the requests without a known key.
+    /// The id of the key. Empty in the entry that counts the requests without a known key.
     pub key: ::std::string::String,
     /// What its owner calls it.
     pub name: ::std::string::String,

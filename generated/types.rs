@@ -279,7 +279,7 @@ impl ErrorDetail {
 /// | `string_below_min_length` | `invalid_request_error` | The text is too short. |
 /// | `string_above_max_length` | `invalid_request_error` | The text is too long. |
 /// | `invalid_json` | `invalid_request_error` | The body is not a JSON object. |
-/// | `upstream_rejected` | `invalid_request_error` or `upstream_error` | The upstream refused a parameter or the whole request; the message is its own where it is safe to show. Beside `upstream_error`: it, or a firewall before it, let the request through at no account that was asked. |
+/// | `upstream_rejected` | `invalid_request_error` or `upstream_error` | The upstream refused a parameter or the whole request; the message is the upstream's own if it is safe to show. Beside `upstream_error`: the upstream, or a firewall in front of it, rejected the request at every account that was asked. |
 /// | `idempotency_key_reused` | `invalid_request_error` | The `Idempotency-Key` belongs to an earlier request with another body. |
 /// | `content_refused` | `upstream_error` | The content policy of the upstream refused the prompt or the image. |
 /// | `no_image_data` | `upstream_error` | The upstream answered without an image; it may have charged for one. |
