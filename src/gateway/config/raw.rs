@@ -82,7 +82,7 @@ pub(crate) struct RawConfig {
     pub(super) groups: Option<Vec<RawGroup>>,
 }
 
-/// The most connections of callers that are held at once. Beyond that, idle connections are closed for new ones.
+/// The most connections of callers that are held at once. Beyond that, unused ones are closed for new ones.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConnections {

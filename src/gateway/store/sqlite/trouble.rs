@@ -9,7 +9,7 @@ use crate::gateway::store::StoreError;
 const BUSY: u32 = 5;
 const LOCKED: u32 = 6;
 const CORRUPT: u32 = 11;
-/// SQLITE_PROTOCOL: another process changed the write-ahead log at the same moment.
+/// `SQLITE_PROTOCOL`: another process changed the write-ahead log at the same moment.
 const PROTOCOL: u32 = 15;
 const TOO_BIG: u32 = 18;
 const CONSTRAINT: u32 = 19;
