@@ -284,6 +284,8 @@ impl ErrorDetail {
 /// | `content_refused` | `upstream_error` | The content policy of the upstream refused the prompt or the image. |
 /// | `no_image_data` | `upstream_error` | The upstream answered without an image; it may have charged for one. |
 /// | `network` | `upstream_error` | The upstream could not be reached, or the connection broke. Only where no image can have been made does `x-should-retry` say `true`. |
+/// | `quota` | `upstream_error` | No account of the operator is paid for: nothing was made, and a repeat does not help. |
+/// | `credentials` | `upstream_error` | The upstream refused the credentials of every account that was asked: nothing was made, and a repeat does not help. |
 /// | `timeout` | `upstream_error` | The upstream did not answer in time; it may still have made and charged for an image. |
 /// | `delivery_mismatch` | `upstream_error` | The upstream made another size or format than was asked for, and the operator does not take that; it was paid for. |
 /// | `outcome_unknown` | `upstream_error` | An earlier try ended before its outcome was known; it may have been paid for, so it is not sent again. |
@@ -328,6 +330,10 @@ pub enum ErrorReason {
     NoImageData,
     #[serde(rename = "network")]
     Network,
+    #[serde(rename = "quota")]
+    Quota,
+    #[serde(rename = "credentials")]
+    Credentials,
     #[serde(rename = "timeout")]
     Timeout,
     #[serde(rename = "delivery_mismatch")]
@@ -352,6 +358,8 @@ impl ::std::fmt::Display for ErrorReason {
             Self::ContentRefused => f.write_str("content_refused"),
             Self::NoImageData => f.write_str("no_image_data"),
             Self::Network => f.write_str("network"),
+            Self::Quota => f.write_str("quota"),
+            Self::Credentials => f.write_str("credentials"),
             Self::Timeout => f.write_str("timeout"),
             Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
             Self::OutcomeUnknown => f.write_str("outcome_unknown"),
@@ -378,6 +386,8 @@ impl ::std::str::FromStr for ErrorReason {
             "content_refused" => Ok(Self::ContentRefused),
             "no_image_data" => Ok(Self::NoImageData),
             "network" => Ok(Self::Network),
+            "quota" => Ok(Self::Quota),
+            "credentials" => Ok(Self::Credentials),
             "timeout" => Ok(Self::Timeout),
             "delivery_mismatch" => Ok(Self::DeliveryMismatch),
             "outcome_unknown" => Ok(Self::OutcomeUnknown),

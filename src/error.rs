@@ -151,6 +151,10 @@ pub(crate) enum Fault {
     Unknown,
     /// Rejected before anything was made because of the request itself: a repeat would be rejected too.
     Rejected,
+    /// No account may ask the upstream for anything until its operator has paid for more: class N.
+    Quota,
+    /// The upstream takes the credentials of no account: class N.
+    Credentials,
     /// Nothing was done at all (class N), or the upstream says so itself (class F): a repeat costs nothing twice.
     Unreachable,
 }
@@ -404,6 +408,8 @@ impl Fault {
             Self::Broken | Self::Unreachable => "network",
             Self::Timeout => "timeout",
             Self::Rejected => Reason::UpstreamRejected.as_str(),
+            Self::Quota => "quota",
+            Self::Credentials => "credentials",
             Self::Mismatch => "delivery_mismatch",
             Self::Unknown => "outcome_unknown",
         }
@@ -430,7 +436,8 @@ mod tests {
 
     #[test]
     fn a_refusal_and_an_ambiguous_failure_are_never_to_be_sent_again() {
-        for fault in [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout, Fault::Mismatch, Fault::Unknown] {
+        let paid = [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout, Fault::Mismatch, Fault::Unknown];
+        for fault in paid.into_iter().chain([Fault::Quota, Fault::Credentials]) {
             assert!(!Error::Upstream(fault).should_retry(), "{fault:?}");
         }
         assert!(Error::Upstream(Fault::Unreachable).should_retry());

@@ -111,6 +111,51 @@ fn a_parameter_that_the_upstream_refuses_is_a_400_with_its_name() {
 }
 
 #[test]
+fn a_request_that_the_upstream_calls_wrong_is_asked_once_whether_a_parameter_is_named_or_not() {
+    for status in [400, 413, 415, 422] {
+        let upstream = FakeUpstream::start();
+        let gateway = three(&upstream);
+        let answer = gateway.scripted(&format!("status={status} body=request"));
+        let error = answer.error(400);
+        assert_eq!(error["message"], "The image is too complex.", "{status}");
+        assert_eq!((&error["param"], &error["reason"]), (&Value::Null, &json!("upstream_rejected")), "{status}");
+        assert_eq!(answer.should_retry(), Some("false"), "{status}");
+        assert_eq!(upstream.attempts(), 1, "{status}");
+        assert_eq!(gateway.settled(1)[0]["attempts"][0]["class"], "R", "{status}");
+    }
+}
+
+#[test]
+fn accounts_that_need_their_operator_are_said_as_what_they_are() {
+    for (script, reason) in [("status=429 body=unpaid", "quota"), ("status=401", "credentials")] {
+        let upstream = FakeUpstream::start();
+        let gateway = three(&upstream);
+        let answer = gateway.scripted(script);
+        assert_eq!(answer.error(502)["reason"], reason, "{script}");
+        assert_eq!(answer.should_retry(), Some("false"), "{script}");
+        assert_eq!(upstream.attempts(), 3, "{script}");
+        assert_eq!(gateway.settled(1)[0]["error_reason"], reason, "{script}");
+    }
+}
+
+#[test]
+fn where_one_account_is_only_throttled_the_limit_is_one_of_the_rate() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
+    let gateway = Gateway::with("", &[Account::at("first", &upstream), Account::at("second", &upstream).spare()]);
+    gateway.generate(json!({})).good();
+    upstream.always("sk-upstream-second", "status=429 retry-after=7");
+    for request in 0..3 {
+        let answer = gateway.generate(json!({}));
+        let error = answer.error(429);
+        assert_eq!(error["code"], "rate_limit_exceeded", "{request}: {error}");
+        let seconds: u64 = answer.header("retry-after").expect("retry-after").parse().expect("seconds");
+        assert!((1..=7).contains(&seconds), "{request}: {seconds}");
+        assert_eq!(answer.should_retry(), Some("true"), "{request}");
+    }
+}
+
+#[test]
 fn nothing_of_an_account_or_a_key_leaves_where_it_does_not_belong() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::before(&upstream);

@@ -44,39 +44,41 @@ pub(super) fn error(failures: &[Failure], stop: Stop, now: DateTime<Utc>) -> Err
     let Stop { shut, blames_request } = stop;
     match failures.last() {
         Some(last) if last.class != Class::N || blames_request => of(&last.cause, last.class),
-        last => shut
-            .and_then(|shut| closed(shut, now))
-            .or_else(|| windows(failures, now))
-            .unwrap_or_else(|| last.map_or(Error::NoAccounts, |last| of(&last.cause, last.class))),
+        last => match shut {
+            Some(NoLease::Busy) => Error::RateLimited { retry_after: BUSY_WAIT },
+            Some(NoLease::Stopping) => Error::Unavailable,
+            Some(NoLease::NoneLeft | NoLease::Resting { .. }) | None => limited(failures, shut, now)
+                .or_else(|| useless_accounts(failures))
+                .unwrap_or_else(|| last.map_or(Error::NoAccounts, |last| of(&last.cause, last.class))),
+        },
     }
 }
 
-/// What the accounts that were not asked say.
-fn closed(shut: NoLease, now: DateTime<Utc>) -> Option<Error> {
-    match shut {
-        NoLease::NoneLeft => None,
-        NoLease::Busy => Some(Error::RateLimited { retry_after: BUSY_WAIT }),
-        NoLease::Stopping => Some(Error::Unavailable),
-        NoLease::Resting { exhausted: true, wait } => Some(Error::UsageLimit(reset(wait, now))),
-        NoLease::Resting { exhausted: false, wait } => Some(throttled(wait)),
-    }
+/// The limit that ends first, of the accounts that were asked and of those that rest. The usage window is exhausted only
+/// if it is so for every one of them: where one is only throttled, waiting a little helps.
+fn limited(failures: &[Failure], shut: Option<NoLease>, now: DateTime<Utc>) -> Option<Error> {
+    let asked = failures.iter().filter_map(|failure| match failure.cause {
+        Cause::Exhausted { wait } => Some((true, wait)),
+        Cause::Throttled { wait } => Some((false, wait.or(Some(THROTTLED_WAIT)))),
+        _ => None,
+    });
+    let resting = match shut {
+        Some(NoLease::Resting { exhausted, wait }) => Some((exhausted, wait)),
+        _ => None,
+    };
+    let first = asked.chain(resting).reduce(|one, other| (one.0 && other.0, earlier(one.1, other.1)));
+    first.map(|(exhausted, wait)| if exhausted { Error::UsageLimit(reset(wait, now)) } else { throttled(wait) })
 }
 
-/// What the accounts that were asked say of their windows.
-fn windows(failures: &[Failure], now: DateTime<Utc>) -> Option<Error> {
-    let exhausted = failures.iter().filter_map(|failure| match failure.cause {
-        Cause::Exhausted { wait } => Some(wait),
+/// The error where each account that was asked needs its operator: it is not paid for, or its credentials are refused.
+fn useless_accounts(failures: &[Failure]) -> Option<Error> {
+    let fault = |failure: &Failure| match (&failure.cause, failure.status) {
+        (Cause::Unfit, _) => Some(Fault::Quota),
+        (_, Some(401)) => Some(Fault::Credentials),
         _ => None,
-    });
-    let soonest = failures.iter().filter_map(|failure| match failure.cause {
-        Cause::Throttled { wait } => Some(wait.unwrap_or(THROTTLED_WAIT)),
-        _ => None,
-    });
-    // An account that is only throttled is left: the window of all of them is not exhausted.
-    if let Some(wait) = soonest.min() {
-        return Some(throttled(Some(wait)));
-    }
-    exhausted.reduce(earlier).map(|wait| Error::UsageLimit(reset(wait, now)))
+    };
+    let faults: Option<Vec<Fault>> = failures.iter().map(fault).collect();
+    faults?.pop().map(Error::Upstream)
 }
 
 fn throttled(wait: Option<Duration>) -> Error {
@@ -222,7 +224,19 @@ mod tests {
         assert_eq!(error(&[], shut(Some(resting(true))), now), limit);
         assert_eq!(error(&[failure(Class::N, Cause::Unreachable)], shut(Some(resting(true))), now), limit);
         assert_eq!(error(&[], shut(Some(resting(false))), now), Error::RateLimited { retry_after: 60 });
-        let failed = error(&[failure(Class::F, Cause::Failed)], shut(Some(resting(true))), now);
+        let second = Cause::Throttled { wait: Some(Duration::from_secs(6)) };
+        let found = error(&[failure(Class::N, second)], shut(Some(resting(true))), now);
+        assert_eq!(found, Error::RateLimited { retry_after: 6 }, "one is only throttled");
+        let hour = Cause::Exhausted { wait: Some(Duration::from_secs(3600)) };
+        let resting = |seconds| NoLease::Resting { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
+        let found = error(&[failure(Class::N, hour.clone())], shut(Some(resting(9))), now);
+        assert_eq!(found, Error::RateLimited { retry_after: 9 }, "one that was not asked is only throttled");
+        assert_eq!(
+            error(&[failure(Class::N, hour)], shut(Some(NoLease::Busy)), now),
+            Error::RateLimited { retry_after: 2 }
+        );
+        let resting = NoLease::Resting { exhausted: true, wait: None };
+        let failed = error(&[failure(Class::F, Cause::Failed)], shut(Some(resting)), now);
         assert_eq!(failed, Error::Upstream(Fault::Unreachable), "what was tried says more than who rests");
     }
 
@@ -271,6 +285,16 @@ mod tests {
             let found = error(&[resting.clone(), declined.clone(), failure(Class::N, cause)], stop, Utc::now());
             assert_eq!((found.code().as_str(), found.should_retry()), (code, false));
         }
+    }
+
+    #[test]
+    fn accounts_that_need_their_operator_are_no_trouble_of_the_network() {
+        let unpaid = failure(Class::N, Cause::Unfit);
+        let refused = failure(Class::N, Cause::Unreachable).with_status(401);
+        assert_eq!(told(&[unpaid.clone()]), Error::Upstream(Fault::Quota));
+        assert_eq!(told(&[unpaid.clone(), refused.clone()]), Error::Upstream(Fault::Credentials));
+        let dead = failure(Class::N, Cause::Unreachable);
+        assert_eq!(told(&[unpaid, dead, refused]), Error::Upstream(Fault::Unreachable), "one may be back soon");
     }
 
     #[test]

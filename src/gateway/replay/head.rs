@@ -33,7 +33,7 @@ pub(crate) trait Recordable: Send + 'static {
 /// other nothing was done, so a repeat runs anew.
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
-        Error::Upstream(Fault::Unreachable | Fault::Rejected) => false,
+        Error::Upstream(Fault::Unreachable | Fault::Rejected | Fault::Quota | Fault::Credentials) => false,
         Error::Upstream(
             Fault::Refused | Fault::NoImage | Fault::Broken | Fault::Timeout | Fault::Mismatch | Fault::Unknown,
         ) => true,

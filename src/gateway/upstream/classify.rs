@@ -105,8 +105,11 @@ fn classify(
         400 | 403 | 413 | 415 | 422 | 500 | 503 if said.reads_refused() => (Class::R, Cause::Refused),
         400 | 413 | 415 | 422 => rejected(body.and_then(detail).as_deref(), &said, blame),
         402 => (Class::N, Cause::Unfit),
-        // The caller named a file, a store or an earlier response that does not exist.
-        404 if blame.body && body.is_some() => rejected(body.and_then(detail).as_deref(), &said, blame),
+        // A file, a store or an earlier response that does not exist here; another account may have it.
+        404 if blame.body && body.is_some() => match rejected(body.and_then(detail).as_deref(), &said, blame) {
+            (_, Cause::Rejected { param: None, message }) => declined(&message),
+            rejected => rejected,
+        },
         404 | 410 => (Class::N, Cause::Missing),
         405 if body.is_some() => (Class::N, Cause::Missing),
         403 if body.is_some() => (Class::N, Cause::Forbidden),
@@ -160,18 +163,22 @@ fn detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Value>>> {
     flat.then_some(Cow::Borrowed(members))
 }
 
-/// A 4xx that names one of the caller's parameters is the caller's fault. One that names none may be due to the
-/// account, so one more account may be asked. In both cases nothing was made.
+/// A 4xx that calls the request wrong, or names one of its parameters, is the caller's fault: every account would say the
+/// same. One that says neither may be due to the account, so one more account may be asked; the same holds for one that
+/// names a parameter which the gateway has written. In each case nothing was made.
 fn rejected(detail: Option<&Map<String, Value>>, said: &Said, blame: Blame) -> (Class, Cause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let words = text("message").map(|message| clip(message, 1000)).filter(|message| speaks_of_parameters(message));
-    match text("param").filter(|param| (blame.is_parameter)(param)) {
-        Some(param) => {
+    let reject =
+        |param: Option<&str>, message| (Class::R, Cause::Rejected { param: param.map(str::to_owned), message });
+    match text("param") {
+        Some(param) if (blame.is_parameter)(param) => {
             let message = words.unwrap_or_else(|| format!("The upstream rejected the parameter '{param}'."));
-            (Class::R, Cause::Rejected { param: Some(param.to_owned()), message })
+            reject(Some(param), message)
         }
-        None if said.speaks_of_account() || text("param").is_some() => (Class::N, Cause::Unreachable),
-        None => declined(words.as_deref().unwrap_or(DECLINED)),
+        param if said.speaks_of_account() || param.is_some_and(is_of_account) => (Class::N, Cause::Unreachable),
+        None if said.invalid_request => reject(None, words.unwrap_or_else(|| DECLINED.to_owned())),
+        Some(_) | None => declined(words.as_deref().unwrap_or(DECLINED)),
     }
 }
 
@@ -182,15 +189,24 @@ fn names_parameter(detail: &Map<String, Value>, blame: Blame) -> bool {
 
 /// The parameters of the image endpoints.
 pub(super) fn is_image_parameter(param: &str) -> bool {
-    param == "image" || IMAGE_EDIT_FIELDS.iter().any(|field| field.name == param)
+    let root = root(param);
+    root == "image" || IMAGE_EDIT_FIELDS.iter().any(|field| field.name == root)
 }
 
 /// The parameters of a response, which is open: any path into the body, unless it is the account's own affair.
 fn is_response_parameter(param: &str) -> bool {
     let path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'-');
-    let root = param.split(['.', '[']).next().unwrap_or_default();
-    let of_account = ["organization", "project", "api_key", "authorization", "account"].contains(&root);
-    !root.is_empty() && !of_account && param.len() <= PARAM_MAX && param.bytes().all(path)
+    !root(param).is_empty() && !is_of_account(param) && param.len() <= PARAM_MAX && param.bytes().all(path)
+}
+
+/// True if a parameter is the account's own affair, not the request's.
+fn is_of_account(param: &str) -> bool {
+    ["organization", "project", "api_key", "authorization", "account"].contains(&root(param))
+}
+
+/// The member of the body in which the path of a parameter begins.
+fn root(param: &str) -> &str {
+    param.split(['.', '[']).next().unwrap_or_default()
 }
 
 /// Whether an error is a refusal of the content, in whatever words.

@@ -124,6 +124,20 @@ const UNFIT: &[&str] = &[
 const UNKNOWN_MODEL: &[&str] = &["deploymentnotfound", "modelnotfound"];
 /// The credentials were refused.
 const CREDENTIALS: &[&str] = &["invalidapikey", "invalidauthentication", "authenticationerror", "incorrectapikey"];
+/// The request is wrong, in `code` or `type`.
+const INVALID_REQUEST: &[&str] = &[
+    "badrequest",
+    "badrequesterror",
+    "invalidargument",
+    "invalidinput",
+    "invalidparameter",
+    "invalidrequest",
+    "invalidrequesterror",
+    "invalidvalue",
+    "unprocessableentity",
+    "unprocessableentityerror",
+    "validationerror",
+];
 /// The request alone is larger than the whole window of the limit: waiting does not help, and other requests are not
 /// limited.
 const OVERSIZED_SENTENCES: &[&str] = &["request too large", "must be reduced"];
@@ -139,6 +153,8 @@ pub(super) struct Said {
     pub(super) unfit: bool,
     /// The model is unknown, or not available to this account.
     pub(super) unknown_model: bool,
+    /// The request is wrong, by a word.
+    pub(super) invalid_request: bool,
     /// The request alone exceeds a limit.
     pub(super) oversized: bool,
     /// A model's words where an image should be.
@@ -219,6 +235,7 @@ impl Said {
             self.unfit |= is(UNFIT);
             self.unknown_model |= is(UNKNOWN_MODEL);
             self.credentials |= is(CREDENTIALS);
+            self.invalid_request |= is(INVALID_REQUEST);
         }
     }
 

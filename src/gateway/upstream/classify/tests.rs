@@ -140,6 +140,29 @@ fn a_rejection_that_names_nothing_may_be_the_request() {
 }
 
 #[test]
+fn a_rejection_that_calls_the_request_wrong_is_asked_once() {
+    let error = |param: Value, kind: &str| json!({"error": {"message": "too many pixels", "type": kind, "param": param, "code": null}});
+    let rejected = |param: Option<&str>| Cause::Rejected {
+        param: param.map(str::to_owned),
+        message: "too many pixels".to_owned(),
+    };
+    for code in [400, 413, 415, 422] {
+        check(code, &error(Value::Null, "invalid_request_error"), Class::R, &rejected(None));
+        check(code, &error(Value::Null, "BadRequestError"), Class::R, &rejected(None));
+        check(
+            code,
+            &error(json!("image[0].width"), "invalid_request_error"),
+            Class::R,
+            &rejected(Some("image[0].width")),
+        );
+        // A member of the body that we write for an account: another account gets another body.
+        let ours = Cause::Declined { message: "too many pixels".to_owned() };
+        check(code, &error(json!("tools[0].size"), "invalid_request_error"), Class::N, &ours);
+        check(code, &error(json!("project"), "invalid_request_error"), Class::N, &Cause::Unreachable);
+    }
+}
+
+#[test]
 fn an_unpaid_account_is_unfit_and_no_window_that_opens_again() {
     let wait = json!({"resets_in_seconds": 60});
     for (code, error) in [

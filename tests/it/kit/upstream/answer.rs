@@ -93,6 +93,10 @@ fn detail_of(script: &Script, word: &str) -> Value {
                                "param": null, "code": "content_policy_violation"}),
         "parameter" => json!({"message": "Invalid value: 'low'.", "type": "image_generation_user_error",
                               "param": "quality", "code": "invalid_value"}),
+        "request" => json!({"message": "The image is too complex.", "type": "invalid_request_error",
+                            "param": null, "code": null}),
+        "unpaid" => json!({"message": "You exceeded your current quota.", "type": "insufficient_quota",
+                           "param": null, "code": "insufficient_quota"}),
         "tool" => json!({"message": "Invalid value: 'image_generation'.", "type": "invalid_request_error",
                          "param": "tools[0].type", "code": "invalid_value"}),
         "unknown-model" => {
