@@ -721,7 +721,7 @@ pub struct ImageEditForm {
     /// Accepted because some clients always send it; it changes nothing.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub response_format: ::std::option::Option<ResponseFormat>,
-    /// The newer name of `user`. Taken as `user` when `user` is absent.
+    /// The newer name of `user`. It wins over `user` if both are sent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub safety_identifier: ::std::option::Option<::std::string::String>,
     /// Width and height of the result in pixels, or `auto`. `auto` when absent.
@@ -857,7 +857,7 @@ pub struct ImageEditRequest {
     /// Accepted because some clients always send it; it changes nothing.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub response_format: ::std::option::Option<ResponseFormat>,
-    /// The newer name of `user`. Taken as `user` when `user` is absent.
+    /// The newer name of `user`. It wins over `user` if both are sent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub safety_identifier: ::std::option::Option<::std::string::String>,
     /// Width and height of the result in pixels, or `auto`. `auto` when absent.
@@ -1252,7 +1252,7 @@ pub struct ImageGenerationRequest {
     /// Accepted because some clients always send it; it changes nothing. Images always come as base64 text; `url` is refused.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub response_format: ::std::option::Option<ResponseFormat>,
-    /// The newer name of `user`. Taken as `user` when `user` is absent.
+    /// The newer name of `user`. It wins over `user` if both are sent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub safety_identifier: ::std::option::Option<::std::string::String>,
     /// Width and height in pixels, or `auto`. `auto` when absent.
@@ -3625,7 +3625,7 @@ pub struct ResponseRequest {
     /// Continues an earlier response that the upstream has kept.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub previous_response_id: ::std::option::Option<::std::string::String>,
-    /// The newer name of `user`. Taken as `user` when `user` is absent.
+    /// The newer name of `user`. It wins over `user` if both are sent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub safety_identifier: ::std::option::Option<::std::string::String>,
     /// Whether the upstream keeps the response for later reference.

@@ -5,11 +5,11 @@ use serde_json::json;
 use crate::kit::{Call, FakeUpstream, Gateway};
 
 #[test]
-fn the_safety_identifier_stands_in_for_user() {
+fn the_safety_identifier_wins_over_user() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::before(&upstream);
     gateway.generate(json!({"safety_identifier": "end-user-7"})).good();
-    gateway.generate(json!({"safety_identifier": "hidden", "user": "end-user-8"})).good();
+    gateway.generate(json!({"safety_identifier": "end-user-8", "user": "hidden"})).good();
     let records = gateway.settled(2);
     assert_eq!((&records[0]["end_user"], &records[1]["end_user"]), (&json!("end-user-7"), &json!("end-user-8")));
 }

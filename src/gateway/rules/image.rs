@@ -156,7 +156,7 @@ fn forward(object: &Map<String, Value>) -> Map<String, Value> {
     let stream = forward.get("stream") == Some(&Value::Bool(true));
     forward.retain(|name, _| !OURS.contains(&name.as_str()) && (stream || !STREAM.contains(&name.as_str())));
     if let Some(identifier) = successor {
-        forward.entry("user").or_insert(identifier);
+        forward.insert("user".to_owned(), identifier);
     }
     forward
 }
@@ -242,6 +242,13 @@ mod tests {
             let rejection = generation(body.as_bytes(), Utc::now()).expect_err(body);
             assert_eq!((rejection.param, rejection.reason), (None, Some(Reason::InvalidJson)), "{body}");
         }
+    }
+
+    #[test]
+    fn the_newer_name_of_the_end_user_wins() {
+        let job = accepted(json!({"user": "u", "safety_identifier": "s"}));
+        assert_eq!((job.end_user(), &job.fields()["user"]), (Some("s"), &json!("s")));
+        assert_eq!(accepted(json!({"user": "u", "safety_identifier": null})).end_user(), Some("u"));
     }
 
     #[test]

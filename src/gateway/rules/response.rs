@@ -82,7 +82,7 @@ pub(super) fn response(
     Ok(ResponseJob {
         model,
         stream: known.get("stream").and_then(Member::parsed).unwrap_or(false),
-        end_user: text("user").or_else(|| text("safety_identifier")),
+        end_user: text("safety_identifier").or_else(|| text("user")),
         received,
         tools,
         places: Places { begin, input, tools: known.get("tools").map(|tools| tools.part) },

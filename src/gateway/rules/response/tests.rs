@@ -149,7 +149,7 @@ fn every_field_of_an_image_tool_has_the_rules_of_the_image_endpoints() {
 
 #[test]
 fn what_clients_set_without_thinking_passes() {
-    let job = accepted(&json!({"user": null, "safety_identifier": "s", "tools": [
+    let job = accepted(&json!({"user": "u", "safety_identifier": "s", "tools": [
         {"type": "web_search"},
         {"type": "image_generation", "action": "auto", "background": "auto", "moderation": "auto", "output_compression": 100,
          "output_format": "png", "partial_images": 3, "quality": "low", "size": "3840x2160", "input_fidelity": null,
