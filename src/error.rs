@@ -21,7 +21,7 @@ pub(crate) enum Error {
     /// Somebody was let in who may not do this.
     Denied,
     /// The owner of a key may not undo an admin's decision about it.
-    Decided(Decided),
+    AdminDecision(AdminDecision),
     /// A parameter, or a combination of them, is not acceptable.
     Invalid(Rejection),
     /// The body, or one part of it, is over its limit.
@@ -95,7 +95,7 @@ pub(crate) enum Missing {
 
 /// An admin's decision about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decided {
+pub(crate) enum AdminDecision {
     /// The key is disabled.
     Disabled,
     /// The user is no longer in the key's group.
@@ -172,7 +172,7 @@ impl Error {
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::InvalidKey => Code::InvalidApiKey,
-            Self::Denied | Self::Decided(_) => Code::PermissionDenied,
+            Self::Denied | Self::AdminDecision(_) => Code::PermissionDenied,
             Self::Invalid(_) => Code::InvalidRequest,
             Self::TooLarge(_) => Code::RequestTooLarge,
             Self::UnsupportedMedia(_) | Self::UnsupportedCoding => Code::UnsupportedMediaType,
@@ -193,7 +193,7 @@ impl Error {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
             Self::NotFound(Missing::Model(_)) => Some("model"),
             Self::NotFound(Missing::Named { param, .. }) => Some(param),
-            Self::Decided(Decided::LatestEnd(_)) => Some("expires_at"),
+            Self::AdminDecision(AdminDecision::LatestEnd(_)) => Some("expires_at"),
             Self::Conflict(Conflict::Exists(_) | Conflict::UserExists(_) | Conflict::GroupExists(_)) => Some("name"),
             _ => None,
         }
@@ -206,7 +206,7 @@ impl Error {
             Self::Upstream(fault) => *fault == Fault::Unreachable,
             Self::InvalidKey
             | Self::Denied
-            | Self::Decided(_)
+            | Self::AdminDecision(_)
             | Self::Invalid(_)
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
@@ -282,7 +282,7 @@ impl std::fmt::Display for Error {
             }
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
-            Self::Decided(decided) => decided.fmt(f),
+            Self::AdminDecision(decided) => decided.fmt(f),
             Self::InvalidKey
             | Self::Denied
             | Self::UsageLimit(_)
@@ -337,9 +337,9 @@ impl std::fmt::Display for Missing {
     }
 }
 
-// === impl Decided ===
+// === impl AdminDecision ===
 
-impl std::fmt::Display for Decided {
+impl std::fmt::Display for AdminDecision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Disabled => f.write_str("An admin has disabled this key: only an admin can enable or rotate it."),

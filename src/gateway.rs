@@ -27,7 +27,7 @@ pub(crate) mod telemetry;
 mod upstream;
 pub(crate) mod usage;
 
-pub(crate) use current::Current;
+pub(crate) use current::CurrentGateway;
 pub(crate) use serve::{ServeError, Signals, serve};
 
 use std::collections::HashMap;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(not(target_arch = "wasm32"))]
-use super::save::{Naming, Picture};
+use super::save::{EncodedImage, FileNaming};
 use super::session::Head;
 use super::{Error, decode};
 use crate::image::Format;
@@ -257,7 +257,7 @@ impl Image {
     /// address of the image.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        super::save::image(self, path.as_ref(), Naming::Free).await
+        super::save::image(self, path.as_ref(), FileNaming::Free).await
     }
 
     /// Like [`Image::write_to`], but replaces an existing file.
@@ -267,7 +267,7 @@ impl Image {
     /// Like [`Image::write_to`]; an existing file is then left as it was.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        super::save::image(self, path.as_ref(), Naming::Replacing).await
+        super::save::image(self, path.as_ref(), FileNaming::Replacing).await
     }
 
     /// The base64 text, or an error if it did not come.
@@ -285,7 +285,7 @@ impl Image {
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-impl Picture for Image {
+impl EncodedImage for Image {
     fn format(&self) -> Option<Format> {
         Self::format(self)
     }

@@ -49,7 +49,7 @@ struct Tag {
 
 /// An event with an image. An unknown word about the image takes nothing from it.
 #[derive(Deserialize)]
-struct Picture {
+struct EncodedImage {
     #[serde(default, deserialize_with = "understood")]
     b64_json: Option<String>,
     /// The address of the image, in place of it or beside it.
@@ -92,7 +92,7 @@ pub(super) fn read(event: &Event, partials: u32, session: &Session) -> Result<Op
     let tag = tag(event, session)?;
     match tag.kind.as_deref().unwrap_or(&event.name) {
         "image_generation.completed" | "image_edit.completed" => {
-            let picture = Picture::read(event, session)?;
+            let picture = EncodedImage::read(event, session)?;
             Ok(Some(ImageEvent::completed(&picture.into_images(session)?)))
         }
         "image_generation.partial_image" | "image_edit.partial_image" => Ok(partial(event, partials, session).ok()),
@@ -113,7 +113,7 @@ fn tag(event: &Event, session: &Session) -> Result<Tag, Error> {
 }
 
 fn partial(event: &Event, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
-    let picture = Picture::read(event, session)?;
+    let picture = EncodedImage::read(event, session)?;
     let index = picture.partial_image_index.unwrap_or(partials);
     Ok(ImageEvent::PartialImage { index, image: picture.into_images(session)?.first() })
 }
@@ -122,9 +122,9 @@ fn unread(error: serde_json::Error, session: &Session) -> Error {
     Error::unintelligible("an event of the stream is not what this version understands", session.head()).because(error)
 }
 
-// === impl Picture ===
+// === impl EncodedImage ===
 
-impl Picture {
+impl EncodedImage {
     fn read(event: &Event, session: &Session) -> Result<Self, Error> {
         serde_json::from_slice(&event.data).map_err(|error| unread(error, session))
     }

@@ -33,7 +33,7 @@ pub(crate) fn format_of_name(path: &Path) -> Option<Format> {
 
 /// The name that a file gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Naming {
+pub(super) enum FileNaming {
     /// The path itself, replacing an existing file.
     Replacing,
     /// The path itself if it is free, else with the first of `-2`, `-3` and so on that is free.
@@ -43,7 +43,7 @@ pub(super) enum Naming {
 }
 
 /// Something that is saved as an image file.
-pub(super) trait Picture: Clone + Send + 'static {
+pub(super) trait EncodedImage: Clone + Send + 'static {
     /// The format found in the bytes; `None` if it is not known.
     fn format(&self) -> Option<Format>;
 
@@ -52,7 +52,7 @@ pub(super) trait Picture: Clone + Send + 'static {
 }
 
 /// Writes an image, and returns its path.
-pub(super) async fn image(picture: &impl Picture, path: &Path, naming: Naming) -> Result<PathBuf, Error> {
+pub(super) async fn image(picture: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
     let (picture, path) = (picture.clone(), path.to_owned());
     // Files block, and an image is megabytes.
     let written = tokio::task::spawn_blocking(move || {
@@ -64,9 +64,12 @@ pub(super) async fn image(picture: &impl Picture, path: &Path, naming: Naming) -
 
 /// Writes all images and returns their paths. An image that cannot be written does not stop the others; the first error
 /// is returned.
-pub(super) async fn all<P: Picture>(pictures: impl Iterator<Item = P>, path: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(super) async fn all<P: EncodedImage>(
+    pictures: impl Iterator<Item = P>,
+    path: &Path,
+) -> Result<Vec<PathBuf>, Error> {
     let pictures: Vec<P> = pictures.collect();
-    let naming = if pictures.len() > 1 { Naming::Numbered } else { Naming::Free };
+    let naming = if pictures.len() > 1 { FileNaming::Numbered } else { FileNaming::Free };
     let (mut written, mut failure) = (Vec::with_capacity(pictures.len()), None);
     for picture in &pictures {
         match image(picture, path, naming).await {
@@ -78,7 +81,7 @@ pub(super) async fn all<P: Picture>(pictures: impl Iterator<Item = P>, path: &Pa
 }
 
 /// Decodes straight into the file. It appears whole or not at all.
-fn write(base64: &str, path: &Path, naming: Naming) -> Result<PathBuf, Error> {
+fn write(base64: &str, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
     let failed = |source| Error::file(format!("{} cannot be written", path.display()), source);
     let draft = Draft::create(path).map_err(failed)?;
     decode::pieces(base64, |piece| (&draft.file).write_all(piece).map_err(failed))?;
@@ -106,7 +109,7 @@ pub(crate) fn marked_path(path: &Path, mark: &str) -> PathBuf {
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = Draft::create(path)?;
     (&draft.file).write_all(bytes)?;
-    draft.publish(path, Naming::Replacing).map(drop)
+    draft.publish(path, FileNaming::Replacing).map(drop)
 }
 
 /// A file that is still being written, under a temporary name that is removed on drop.
@@ -127,17 +130,17 @@ impl Draft {
         Ok(Self { file, path, is_renamed: false })
     }
 
-    fn publish(mut self, target: &Path, naming: Naming) -> io::Result<PathBuf> {
+    fn publish(mut self, target: &Path, naming: FileNaming) -> io::Result<PathBuf> {
         // The image is paid for: it should survive the power going out just after we said that it is there.
         self.file.sync_all()?;
         let first = match naming {
-            Naming::Replacing => {
+            FileNaming::Replacing => {
                 self.rename(target)?;
                 return Ok(target.to_owned());
             }
-            Naming::Free if self.take(target)? => return Ok(target.to_owned()),
-            Naming::Free => 2,
-            Naming::Numbered => 1,
+            FileNaming::Free if self.take(target)? => return Ok(target.to_owned()),
+            FileNaming::Free => 2,
+            FileNaming::Numbered => 1,
         };
         let mut number = first;
         loop {
@@ -212,7 +215,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        assert_eq!(write("aGVsbG8=", &path, Naming::Replacing).unwrap(), path);
+        assert_eq!(write("aGVsbG8=", &path, FileNaming::Replacing).unwrap(), path);
         assert_eq!(fs::read(&path).unwrap(), b"hello");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -222,7 +225,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        let names = [Naming::Free, Naming::Free, Naming::Numbered, Naming::Numbered]
+        let names = [FileNaming::Free, FileNaming::Free, FileNaming::Numbered, FileNaming::Numbered]
             .map(|naming| write("aGVsbG8=", &path, naming).unwrap().file_name().unwrap().to_owned());
         assert_eq!(names, ["a-2.png", "a-3.png", "a-1.png", "a-4.png"]);
         assert_eq!(fs::read(&path).unwrap(), b"old");
@@ -235,7 +238,7 @@ mod tests {
         let path = folder.path().join("a.png");
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| write("aGVsbG8=", &path, Naming::Free).unwrap());
+                scope.spawn(|| write("aGVsbG8=", &path, FileNaming::Free).unwrap());
             }
         });
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 8);
@@ -246,7 +249,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        assert!(write("aGVsbG8", &path, Naming::Free).is_err());
+        assert!(write("aGVsbG8", &path, FileNaming::Free).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn an_error_names_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let error = write("aGVsbG8=", &folder.path().join("none/a.png"), Naming::Free).unwrap_err();
+        let error = write("aGVsbG8=", &folder.path().join("none/a.png"), FileNaming::Free).unwrap_err();
         assert!(error.to_string().contains("a.png"), "{error}");
     }
 }

@@ -35,7 +35,7 @@ mod tests;
 pub(crate) use account::{Account, Address, Endpoint, Host, need_tls};
 pub(crate) use explain::{Availability, Explained};
 pub(crate) use learn::{Again, Lesson};
-pub(crate) use lease::{Granted, Lease};
+pub(crate) use lease::{Lease, LeaseGrant};
 pub(crate) use oauth::{TokenAnswer, TokenEndpoint, TokenRequest, Unreachable};
 pub(crate) use rows::{build as account_of_row, sealed_for, secrets as secrets_of_row};
 pub(crate) use visit::Speaker;
@@ -81,7 +81,7 @@ pub(crate) struct Accounts {
 
 /// The account that made a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Maker {
+pub(crate) enum ResponseAccount {
     /// The account serves the group, or will when its rest is over.
     Serves(String),
     /// The account is disabled or deleted, or does not serve the group any more.
@@ -170,12 +170,12 @@ impl Accounts {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn maker_of(&self, response_id: &str, caller: &Caller) -> Result<Maker, StoreError> {
+    pub(crate) async fn maker_of(&self, response_id: &str, caller: &Caller) -> Result<ResponseAccount, StoreError> {
         let Some(name) = self.store.maker_of_response(response_id, caller.user()).await? else {
-            return Ok(Maker::Unknown);
+            return Ok(ResponseAccount::Unknown);
         };
         let serves = self.speakers(caller.group_name()).iter().any(|account| account.name() == name);
-        Ok(if serves { Maker::Serves(name) } else { Maker::Gone })
+        Ok(if serves { ResponseAccount::Serves(name) } else { ResponseAccount::Gone })
     }
 
     /// Every account in the order in which it would be taken for such a request, and why; with a session for a response

@@ -7,11 +7,11 @@ use super::Gateway;
 /// Holds the gateway under the settings in force, which every request takes when it begins. A request keeps the gateway
 /// that it began with, so it never sees half of a reload.
 #[derive(Clone)]
-pub(crate) struct Current(Arc<RwLock<Arc<Gateway>>>);
+pub(crate) struct CurrentGateway(Arc<RwLock<Arc<Gateway>>>);
 
-// === impl Current ===
+// === impl CurrentGateway ===
 
-impl Current {
+impl CurrentGateway {
     pub(super) fn new(gateway: Gateway) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(gateway))))
     }

@@ -17,7 +17,7 @@ use http::{HeaderName, Version};
 use super::flow::{self, Ask};
 use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold};
 use super::keys::Caller;
-use super::{Current, Gateway};
+use super::{CurrentGateway, Gateway};
 use crate::error::Error;
 use crate::wire::admin::server as admin_server;
 use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
@@ -28,7 +28,7 @@ pub(crate) use health::description as measuring;
 /// A place to hang the implementation, never a value.
 pub(crate) enum Endpoints {}
 
-type Context = RequestContext<Current>;
+type Context = RequestContext<CurrentGateway>;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -37,7 +37,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// # Errors
 ///
 /// Where two routes contradict each other.
-pub(crate) fn description() -> Result<ApiDescription<Current>, ApiDescriptionRegisterError> {
+pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     server::register::<Endpoints>(&mut api)?;
     admin_server::register::<AdminEndpoints>(&mut api)?;
@@ -56,7 +56,7 @@ fn address(context: &Context) -> IpAddr {
 }
 
 impl GatewayApi for Endpoints {
-    type Context = Current;
+    type Context = CurrentGateway;
 
     async fn create_image(
         context: Context,

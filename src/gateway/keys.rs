@@ -118,7 +118,7 @@ pub(crate) struct Created {
 
 /// The uses of keys.
 #[derive(Default)]
-struct Touched {
+struct KeyUses {
     /// The time at which this process last noted the use of each key. Old entries are forgotten, so there are few more
     /// than keys used recently.
     noted: HashMap<KeyId, Instant>,
@@ -131,7 +131,7 @@ pub(crate) struct Keys {
     store: Arc<dyn Store>,
     pepper: Pepper,
     book: Book,
-    touched: Arc<Mutex<Touched>>,
+    touched: Arc<Mutex<KeyUses>>,
     refusals: Refusals,
     /// What keeps the book up to date, if anything does.
     watch: Mutex<Option<tokio::task::AbortHandle>>,

@@ -8,6 +8,7 @@
 //! This room does not know accounts or records: how an answer ended is told to whoever asked ([`body::OnEnd`]).
 
 mod body;
+mod caller_pace;
 mod course;
 mod drawn;
 mod events;
@@ -22,7 +23,6 @@ mod prove;
 mod rewrite;
 mod scan;
 mod sse;
-mod taking;
 mod tap;
 
 pub(crate) use body::{Closing, Ending, RelayBody};

@@ -19,8 +19,8 @@ use super::people::PeopleError;
 use super::replay::ReplayError;
 use super::store::{Act, StoreError};
 use super::upstream::TransportError;
-use super::{Current, Gateway, endpoints, manage, open_store};
-use reload::{Read, Reload};
+use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
+use reload::{ConfigReader, Reload};
 use shutdown::LEDGER_PATIENCE;
 use signals::Request;
 pub(crate) use signals::Signals;
@@ -77,7 +77,7 @@ pub(crate) enum ServeError {
 /// Where it cannot start. Once it has printed `listening on http://…` it no longer fails.
 pub(crate) async fn serve(
     mut config: Config,
-    read: Read,
+    read: ConfigReader,
     mut signals: Signals,
     out: impl Write + Send + 'static,
 ) -> Result<(), ServeError> {
@@ -87,7 +87,7 @@ pub(crate) async fn serve(
     if config.accounts.iter().any(manage::is_real) || manage::has_real_in_store(&store).await? {
         manage::retire_first_key(&config, &store, &Act::system()).await?;
     }
-    let current = Current::new(Gateway::build(&config, &store).await?);
+    let current = CurrentGateway::new(Gateway::build(&config, &store).await?);
     let gateway = current.get();
     let listen = address(&config.listen).await?;
     let measuring = match &config.metrics_listen {

@@ -16,7 +16,7 @@ const BORROWED_API_KEY: &str = "OPENAI_API_KEY";
 
 /// An address and the key for it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct EnvironmentPair {
     pub(super) base_url: String,
     pub(super) api_key: String,
 }
@@ -33,11 +33,11 @@ pub(super) fn complete(
     base_url: Option<String>,
     api_key: Option<String>,
     read: impl Fn(&str) -> Option<String>,
-) -> Result<Pair, Error> {
+) -> Result<EnvironmentPair, Error> {
     match (base_url, api_key, read(BASE_URL), read(API_KEY)) {
-        (Some(base_url), Some(api_key), ..) => Ok(Pair { base_url, api_key }),
+        (Some(base_url), Some(api_key), ..) => Ok(EnvironmentPair { base_url, api_key }),
         (None, Some(api_key), base_url, _) | (None, None, base_url, Some(api_key)) => {
-            Ok(Pair { base_url: base_url.unwrap_or_else(|| DEFAULT_BASE_URL.to_owned()), api_key })
+            Ok(EnvironmentPair { base_url: base_url.unwrap_or_else(|| DEFAULT_BASE_URL.to_owned()), api_key })
         }
         (Some(base_url), None, of_the_key, Some(api_key)) => {
             let is_other = of_the_key.is_some_and(|of_the_key| !is_same(&of_the_key, &base_url));
@@ -47,7 +47,7 @@ pub(super) fn complete(
                      key for it, too"
                 )));
             }
-            Ok(Pair { base_url, api_key })
+            Ok(EnvironmentPair { base_url, api_key })
         }
         (Some(_), None, _, None) => Err(missing("for the address that was chosen", &read)),
         (None, None, Some(_), None) => Err(missing(&format!("for {BASE_URL}"), &read)),
@@ -56,9 +56,9 @@ pub(super) fn complete(
 }
 
 /// The pair of the official SDKs. Its key without an address would go to whatever listens on this machine.
-fn borrowed(read: &impl Fn(&str) -> Option<String>) -> Result<Pair, Error> {
+fn borrowed(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair, Error> {
     match (read(BORROWED_BASE_URL), read(BORROWED_API_KEY)) {
-        (Some(base_url), Some(api_key)) => Ok(Pair { base_url, api_key }),
+        (Some(base_url), Some(api_key)) => Ok(EnvironmentPair { base_url, api_key }),
         (None, Some(_)) => Err(Error::settings(format!(
             "{BORROWED_API_KEY} is set, and {BORROWED_BASE_URL} is not: set both, or {API_KEY} for a gateway"
         ))),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::client::open::Json;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::client::save::{self, Naming, Picture};
+use crate::client::save::{self, EncodedImage, FileNaming};
 use crate::client::{Error, decode};
 use crate::image::{Facts, Format};
 
@@ -62,7 +62,7 @@ impl ResponseImage {
     /// The file cannot be written, or the service sent something that is not base64.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        save::image(self, path.as_ref(), Naming::Free).await
+        save::image(self, path.as_ref(), FileNaming::Free).await
     }
 
     /// Like [`ResponseImage::write_to`], but replaces an existing file.
@@ -72,7 +72,7 @@ impl ResponseImage {
     /// Like [`ResponseImage::write_to`]; an existing file is then left as it was.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        save::image(self, path.as_ref(), Naming::Replacing).await
+        save::image(self, path.as_ref(), FileNaming::Replacing).await
     }
 
     fn facts(&self) -> Option<Facts> {
@@ -81,7 +81,7 @@ impl ResponseImage {
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-impl Picture for ResponseImage {
+impl EncodedImage for ResponseImage {
     fn format(&self) -> Option<Format> {
         Self::format(self)
     }

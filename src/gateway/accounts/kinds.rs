@@ -6,15 +6,15 @@ use super::pool::Wanted;
 
 /// The distinct needs of the waiting requests, with the number of requests that have each.
 #[derive(Debug, Default)]
-pub(super) struct Kinds {
+pub(super) struct WaiterKinds {
     ids: HashMap<Wanted, u64>,
     waiting: HashMap<u64, (Wanted, usize)>,
     next: u64,
 }
 
-// === impl Kinds ===
+// === impl WaiterKinds ===
 
-impl Kinds {
+impl WaiterKinds {
     /// Adds a waiting request, and returns the id of its kind. The session is no part of the kind: it only decides
     /// which of several accounts is preferred.
     pub(super) fn join(&mut self, wanted: &Wanted) -> u64 {

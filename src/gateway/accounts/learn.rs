@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use super::Accounts;
 use super::account::Access;
 use super::keeper::NoToken;
-use super::lease::{Granted, Lease, Place};
+use super::lease::{Lease, LeaseGrant, Place};
 use super::member::Unsaved;
 use crate::gateway::store::{AccountChange, Act};
 
@@ -77,7 +77,7 @@ impl Accounts {
     }
 
     /// Takes in the lesson of an attempt whose lease has been given back.
-    pub(crate) async fn learn_of(&self, granted: &Granted, lesson: Lesson) {
+    pub(crate) async fn learn_of(&self, granted: &LeaseGrant, lesson: Lesson) {
         self.pool.learn(granted, lesson);
         if let Some(account) = self.pool.name_of(granted.member) {
             self.save(&account).await;

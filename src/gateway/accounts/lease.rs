@@ -26,12 +26,12 @@ pub(super) struct Place {
     account: Arc<Account>,
     large: bool,
     probe: bool,
-    granted: Granted,
+    granted: LeaseGrant,
 }
 
 /// The account, time and model of a lease. The lesson of its attempt is held against these.
 #[derive(Clone, Debug)]
-pub(crate) struct Granted {
+pub(crate) struct LeaseGrant {
     /// The account, by number: one that was deleted and added again under the same name is another.
     pub(super) member: u64,
     pub(super) at: Instant,
@@ -63,7 +63,7 @@ impl Lease {
     }
 
     /// The grant of this lease, which can be used after the place was given back.
-    pub(crate) fn granted(&self) -> Granted {
+    pub(crate) fn granted(&self) -> LeaseGrant {
         self.place.granted.clone()
     }
 
@@ -85,7 +85,7 @@ impl Lease {
 
 impl Place {
     pub(super) fn new(pool: &Arc<Pool>, member: &Member, wanted: &Wanted, probe: bool, at: Instant) -> Self {
-        let granted = Granted { member: member.id, at, model: wanted.model.clone() };
+        let granted = LeaseGrant { member: member.id, at, model: wanted.model.clone() };
         Self { pool: Some(Arc::clone(pool)), account: Arc::clone(&member.account), large: wanted.large, probe, granted }
     }
 
@@ -93,7 +93,7 @@ impl Place {
         &self.account
     }
 
-    pub(super) const fn granted(&self) -> &Granted {
+    pub(super) const fn granted(&self) -> &LeaseGrant {
         &self.granted
     }
 

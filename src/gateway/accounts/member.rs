@@ -13,7 +13,7 @@ use super::health::{Health, Standing};
 use super::pick::{Candidate, affinity};
 use super::pool::Wanted;
 use super::rows::State;
-use super::unfit::Unfit;
+use super::unfit::UnfitModels;
 use crate::gateway::store::{AccountChange, Failing, Timestamp};
 
 /// One account in use.
@@ -34,7 +34,7 @@ pub(super) struct Member {
     /// Its credentials are being checked.
     pub(super) trying: bool,
     cooling: Cooling,
-    unfit: Unfit,
+    unfit: UnfitModels,
     /// Counts what was learnt here, so that an older look at the store does not undo it.
     version: u64,
     unsaved: Option<AccountChange>,
@@ -75,7 +75,7 @@ impl Member {
             doubted: false,
             trying: false,
             cooling: Cooling::default(),
-            unfit: Unfit::default(),
+            unfit: UnfitModels::default(),
             version: 0,
             unsaved: None,
             stored: None,

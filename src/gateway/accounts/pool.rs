@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout_at};
 use super::account::Account;
 use super::cooling::{Cause, Moment};
 use super::health::Standing;
-use super::kinds::Kinds;
-use super::lease::{Granted, Place};
+use super::kinds::WaiterKinds;
+use super::lease::{LeaseGrant, Place};
 use super::member::{Member, Origin, Unsaved};
 use super::pick::{Candidate, pick, scatter};
 use super::queue::{Queue, Requester, Ticket};
@@ -39,7 +39,7 @@ pub(super) struct Inner {
     /// Accounts of the store that cannot be built, as they were found: said once is enough.
     pub(super) broken: HashMap<String, Origin>,
     queue: Queue<Waiter>,
-    kinds: Kinds,
+    kinds: WaiterKinds,
     stopped: bool,
     seed: u64,
     next_id: u64,
@@ -65,7 +65,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 struct Waiter {
     wanted: Wanted,
-    /// The kind of the request, as [`Kinds`] names it.
+    /// The kind of the request, as [`WaiterKinds`] names it.
     kind: u64,
     answer: oneshot::Sender<Result<Place, NoLease>>,
 }
@@ -102,7 +102,7 @@ impl Pool {
             members: Vec::new(),
             broken: HashMap::new(),
             queue: Queue::default(),
-            kinds: Kinds::default(),
+            kinds: WaiterKinds::default(),
             stopped: false,
             seed,
             next_id: 0,
@@ -173,7 +173,7 @@ impl Pool {
     }
 
     /// What an attempt has taught about its account.
-    pub(super) fn learn(self: &Arc<Self>, granted: &Granted, lesson: Lesson) {
+    pub(super) fn learn(self: &Arc<Self>, granted: &LeaseGrant, lesson: Lesson) {
         self.change(granted, |member, moment| member.learn(lesson, granted.model.as_ref(), moment, Utc::now()));
     }
 
@@ -266,7 +266,7 @@ impl Pool {
         inner.serve(self, Instant::now());
     }
 
-    fn change(self: &Arc<Self>, granted: &Granted, change: impl FnOnce(&mut Member, Moment)) {
+    fn change(self: &Arc<Self>, granted: &LeaseGrant, change: impl FnOnce(&mut Member, Moment)) {
         let now = Instant::now();
         let mut inner = self.lock();
         let jitter = u32::try_from(scatter(inner.seed(), 0) % 1000).unwrap_or(0);

@@ -19,17 +19,17 @@ const MODELS_MAX: usize = 64;
 
 /// The models that an account is not asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unfit(HashMap<Arc<str>, Pause>);
+pub(super) struct UnfitModels(HashMap<Arc<str>, ModelRest>);
 
 #[derive(Clone, Copy, Debug)]
-struct Pause {
+struct ModelRest {
     until: Instant,
     steps: Steps,
 }
 
-// === impl Unfit ===
+// === impl UnfitModels ===
 
-impl Unfit {
+impl UnfitModels {
     /// True if the account must not be asked for this model now.
     pub(super) fn is_for(&self, model: Option<&str>, now: Instant) -> bool {
         model.and_then(|model| self.0.get(model)).is_some_and(|pause| now < pause.until)
@@ -41,7 +41,7 @@ impl Unfit {
             let first = self.0.iter().min_by_key(|(_, pause)| pause.until).map(|(model, _)| Arc::clone(model));
             let _forgotten = first.and_then(|model| self.0.remove(&model));
         }
-        let new = Pause { until: moment.now, steps: Steps::default() };
+        let new = ModelRest { until: moment.now, steps: Steps::default() };
         let pause = self.0.entry(Arc::clone(model)).or_insert(new);
         let until = moment.now + doubled(FIRST, pause.steps.step(moment)).min(LONGEST);
         pause.until = pause.until.max(until);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_for_one_model_and_doubles_up_to_an_hour() {
-        let (mut unfit, begin) = (Unfit::default(), Instant::now());
+        let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
         let model: Arc<str> = "m".into();
         let mut now = 0;
         for expected in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
@@ -88,14 +88,14 @@ mod tests {
 
     #[test]
     fn calls_that_were_under_way_together_count_as_one() {
-        let (mut unfit, begin) = (Unfit::default(), Instant::now());
+        let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
         (0..8).for_each(|_| unfit.learn(&"m".into(), moment(begin, 0, 5)));
         assert!(!unfit.is_for(Some("m"), begin + Duration::from_secs(65)));
     }
 
     #[test]
     fn names_of_callers_do_not_fill_memory() {
-        let (mut unfit, begin) = (Unfit::default(), Instant::now());
+        let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
         (0..1000).for_each(|number| unfit.learn(&format!("m{number}").into(), moment(begin, number, number)));
         assert_eq!(unfit.0.len(), MODELS_MAX);
         assert!(unfit.is_for(Some("m999"), begin + Duration::from_secs(1000)), "the newest is kept");

@@ -9,9 +9,9 @@ use super::Config;
 /// The differences between a new configuration and the one in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
-    accounts: Names,
-    groups: Names,
-    models: Names,
+    accounts: NameDifference,
+    groups: NameDifference,
+    models: NameDifference,
     /// Settings outside of these tables that have been taken over.
     settings: Vec<&'static str>,
     /// Settings that take effect only at the next start.
@@ -20,7 +20,7 @@ pub(crate) struct Difference {
 
 /// The differences between two lists of named things.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Names {
+struct NameDifference {
     added: Vec<String>,
     removed: Vec<String>,
     changed: Vec<String>,
@@ -84,9 +84,9 @@ impl Config {
             admin_token
         );
         Difference {
-            accounts: Names::of(&in_force.accounts, &new.accounts, |account| &account.name),
-            groups: Names::of(&in_force.groups, &new.groups, |group| &group.name),
-            models: Names::of(&in_force.image_models, &new.image_models, |model| &model.id),
+            accounts: NameDifference::of(&in_force.accounts, &new.accounts, |account| &account.name),
+            groups: NameDifference::of(&in_force.groups, &new.groups, |group| &group.name),
+            models: NameDifference::of(&in_force.image_models, &new.image_models, |model| &model.id),
             settings,
             restart,
         }
@@ -120,9 +120,9 @@ impl fmt::Display for Difference {
     }
 }
 
-// === impl Names ===
+// === impl NameDifference ===
 
-impl Names {
+impl NameDifference {
     fn of<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &String) -> Self {
         let find = |all: &[T], wanted: &T| all.iter().position(|one| name(one) == name(wanted));
         let only_in = |one: &[T], other: &[T]| {

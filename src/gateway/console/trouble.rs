@@ -1,6 +1,6 @@
 //! What goes wrong in the rooms behind, as the answer that it makes.
 
-use crate::error::{Conflict, Decided, Error, Missing, Reason, Rejection};
+use crate::error::{AdminDecision, Conflict, Error, Missing, Reason, Rejection};
 use crate::gateway::keys::KeyError;
 use crate::gateway::people::PeopleError;
 use crate::gateway::store::{KeyLock, StoreError};
@@ -21,9 +21,9 @@ pub(super) fn of_key(handle: &str) -> impl FnOnce(KeyError) -> Error {
     move |error| match error {
         KeyError::Field { field, why } => of_field(field, &why),
         KeyError::Unknown => Error::NotFound(Missing::Key(handle.to_owned())),
-        KeyError::Locked(KeyLock::Admin) => Error::Decided(Decided::Disabled),
-        KeyError::Locked(KeyLock::LeftGroup) => Error::Decided(Decided::LeftGroup),
-        KeyError::PastLatestEnd(end) => Error::Decided(Decided::LatestEnd(end.to_string())),
+        KeyError::Locked(KeyLock::Admin) => Error::AdminDecision(AdminDecision::Disabled),
+        KeyError::Locked(KeyLock::LeftGroup) => Error::AdminDecision(AdminDecision::LeftGroup),
+        KeyError::PastLatestEnd(end) => Error::AdminDecision(AdminDecision::LatestEnd(end.to_string())),
         KeyError::TooMany(limit) => Error::Conflict(Conflict::KeyLimit(limit)),
         KeyError::Store(error) => of_store(error),
     }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::address;
 use crate::error::Error;
-use crate::gateway::Current;
+use crate::gateway::CurrentGateway;
 use crate::gateway::console::Console;
 use crate::gateway::front::{Answer, ApiError, Captured, JsonBody, Query, Reply, Unread, answer, check_query};
 use crate::gateway::people::Actor;
@@ -26,11 +26,11 @@ use crate::wire::admin::types;
 /// A place to hang the implementation, never a value.
 pub(super) enum AdminEndpoints {}
 
-type Context = RequestContext<Current>;
+type Context = RequestContext<CurrentGateway>;
 type Refusal = ApiError<types::ErrorResponse>;
 
 impl AdminApi for AdminEndpoints {
-    type Context = Current;
+    type Context = CurrentGateway;
 
     async fn list_keys(context: Context, query: Query<ListKeysQuery>) -> Result<Reply<types::KeyList>, Refusal> {
         told(&context, |console, actor| async move { console.list_keys(&actor, &query.get()?).await }).await

@@ -10,9 +10,9 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::gateway::front::Counts;
-use crate::gateway::{Current, Unready};
+use crate::gateway::{CurrentGateway, Unready};
 
-type Context = RequestContext<Current>;
+type Context = RequestContext<CurrentGateway>;
 
 /// What a body of the request would be; there is none.
 const JSON: &str = "application/json";
@@ -20,7 +20,7 @@ const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-impl Counts for Current {
+impl Counts for CurrentGateway {
     fn answered(&self, operation: &str, status: u16) {
         self.get().metrics().answered(operation, status);
     }
@@ -31,7 +31,7 @@ impl Counts for Current {
 /// # Errors
 ///
 /// Where two routes contradict each other.
-pub(crate) fn description() -> Result<ApiDescription<Current>, ApiDescriptionRegisterError> {
+pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     register(&mut api)?;
     for method in [Method::GET, Method::HEAD] {
@@ -46,7 +46,7 @@ pub(crate) fn description() -> Result<ApiDescription<Current>, ApiDescriptionReg
 /// # Errors
 ///
 /// Where a route is taken.
-pub(super) fn register(api: &mut ApiDescription<Current>) -> Result<(), ApiDescriptionRegisterError> {
+pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (alive, ready) = (format!("healthz {method}"), format!("readyz {method}"));
         api.register(ApiEndpoint::new(alive, healthz, method.clone(), JSON, "/healthz", ALL).visible(false))?;

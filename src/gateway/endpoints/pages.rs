@@ -13,11 +13,11 @@ use serde::Deserialize;
 
 use super::address;
 use crate::error::Error;
-use crate::gateway::Current;
+use crate::gateway::CurrentGateway;
 use crate::gateway::front::{FormBody, respond};
 use crate::gateway::pages::{FORM_MAX_BYTES, Fields, SECTIONS, Shown, Unreadable, Visit};
 
-type Context = RequestContext<Current>;
+type Context = RequestContext<CurrentGateway>;
 
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
@@ -39,7 +39,7 @@ struct Rest {
 /// # Errors
 ///
 /// Where a route is taken.
-pub(super) fn register(api: &mut ApiDescription<Current>) -> Result<(), ApiDescriptionRegisterError> {
+pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in METHODS {
         for section in SECTIONS {
             let (name, path) = (format!("pages {method} {section}"), format!("/{section}/{{rest:.*}}"));

@@ -6,11 +6,11 @@ use dropshot::{
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use crate::gateway::Current;
+use crate::gateway::CurrentGateway;
 use crate::gateway::front::{Counts as _, nothing_here};
 use crate::gateway::registry::Document;
 
-type Context = RequestContext<Current>;
+type Context = RequestContext<CurrentGateway>;
 
 const JSON: &str = "application/json";
 const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
@@ -27,7 +27,7 @@ const HEADERS: [(HeaderName, &str); 3] = [
 /// # Errors
 ///
 /// Where a route is taken.
-pub(super) fn register(api: &mut ApiDescription<Current>) -> Result<(), ApiDescriptionRegisterError> {
+pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (one, other) = (format!("skills manifest {method}"), format!("skills index {method}"));
         api.register(ApiEndpoint::new(one, manifest, method.clone(), JSON, "/skills/skills.json", ALL).visible(false))?;

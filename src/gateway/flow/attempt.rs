@@ -11,14 +11,14 @@ use std::time::Duration;
 use chrono::Utc;
 use tokio::time::Instant;
 
-use super::call::{self, Lost, Reached};
-use super::outcome::{Finding, Stop};
+use super::call::{self, Lost, ProvenCall};
+use super::outcome::{AccountFinding, Stop};
 use super::parts::OneOf;
 use super::sheet::Sheet;
 use super::{ladder, outcome, parts};
 use crate::error::Error;
 use crate::gateway::Gateway;
-use crate::gateway::accounts::{Again, Granted, Lease, Lesson, NoLease};
+use crate::gateway::accounts::{Again, Lease, LeaseGrant, Lesson, NoLease};
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Call, OpenRecord};
 use crate::gateway::relay::{self, Proven, Usage};
@@ -136,7 +136,7 @@ pub(super) struct Step<'a> {
     /// When the last call was begun.
     pub(super) called: Instant,
     /// Lessons that are held against accounts as soon as another account does better.
-    suspected: Vec<(Granted, Lesson)>,
+    suspected: Vec<(LeaseGrant, Lesson)>,
 }
 
 /// What a step came to.
@@ -190,7 +190,7 @@ impl<'a> Step<'a> {
             self.called = Instant::now();
             let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, self.part.is_some(), &self.terms));
             let lost = match made.await {
-                Ok(Reached { proven, simulated, request_id }) => {
+                Ok(ProvenCall { proven, simulated, request_id }) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));
                     sheet.note(|record| record.set_upstream_id(call, request_id));
                     self.confirm().await;
@@ -250,8 +250,8 @@ impl<'a> Step<'a> {
             part.siblings.lost(&lost.failure, self.called.elapsed());
         }
         let again = match outcome::finding(&lost.failure) {
-            Finding::Certain(lesson) => self.asker.gateway.accounts().learn(lease, lesson).await,
-            Finding::Suspected(lesson) => {
+            AccountFinding::Certain(lesson) => self.asker.gateway.accounts().learn(lease, lesson).await,
+            AccountFinding::Suspected(lesson) => {
                 self.suspected.push((lease.granted(), lesson));
                 Again::Other
             }

@@ -22,7 +22,7 @@ pub(super) struct Lost {
 }
 
 /// A call whose answer holds an image.
-pub(super) struct Reached {
+pub(super) struct ProvenCall {
     pub(super) proven: Proven,
     /// True if the simulator drew the image.
     pub(super) simulated: bool,
@@ -38,7 +38,7 @@ pub(super) async fn make(
     task: Task<'_>,
     part: bool,
     terms: &Terms,
-) -> Result<Reached, Lost> {
+) -> Result<ProvenCall, Lost> {
     tokio::select! {
         biased;
         made = call(gateway, lease, task, part, terms) => made,
@@ -46,7 +46,7 @@ pub(super) async fn make(
     }
 }
 
-async fn call(gateway: &Gateway, lease: &Lease, task: Task<'_>, part: bool, terms: &Terms) -> Result<Reached, Lost> {
+async fn call(gateway: &Gateway, lease: &Lease, task: Task<'_>, part: bool, terms: &Terms) -> Result<ProvenCall, Lost> {
     let patience = terms.patience;
     let first_byte = terms.head.min(Instant::now() + patience);
     let reply = gateway.upstream().send(lease, task, first_byte).await?;
@@ -61,7 +61,7 @@ async fn call(gateway: &Gateway, lease: &Lease, task: Task<'_>, part: bool, term
         Task::Response(job) => prove_response(reply.body, told(job), limits).await,
     };
     let without = match proven {
-        Ok(proven) => return Ok(Reached { proven, simulated, request_id }),
+        Ok(proven) => return Ok(ProvenCall { proven, simulated, request_id }),
         Err(without) => no_proof(without),
     };
     let mut lost = if matches!(task, Task::Response(_)) { of_the_callers_choice(without) } else { without };

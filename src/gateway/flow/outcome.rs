@@ -21,7 +21,7 @@ const BUSY_WAIT: u32 = 2;
 
 /// The lesson of one failure about its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum AccountFinding {
     /// The lesson holds whatever the request was.
     Certain(Lesson),
     /// The lesson holds only if another account does better with the same request; otherwise the request may be the
@@ -88,20 +88,20 @@ fn throttled(wait: Option<Duration>) -> Error {
 
 /// The lesson of a failed attempt about its account. Nobody may put an account to rest by sending nonsense: a failure
 /// that a request can cause is only a suspicion, and a refused request teaches nothing at all.
-pub(super) fn finding(failure: &Failure) -> Finding {
+pub(super) fn finding(failure: &Failure) -> AccountFinding {
     let lesson = match (&failure.cause, failure.class, failure.status) {
         (Cause::Exhausted { wait }, ..) => Lesson::Exhausted { wait: *wait },
         (Cause::Throttled { wait }, ..) => Lesson::Throttled { wait: *wait },
         (Cause::Unfit, _, status) => Lesson::Unfit { status: status.unwrap_or(402) },
         (Cause::Missing | Cause::UnknownModel, _, status) => {
-            return Finding::Suspected(Lesson::Unfit { status: status.unwrap_or(404) });
+            return AccountFinding::Suspected(Lesson::Unfit { status: status.unwrap_or(404) });
         }
-        (Cause::Forbidden, ..) => return Finding::Suspected(Lesson::Unauthorized { status: 403 }),
+        (Cause::Forbidden, ..) => return AccountFinding::Suspected(Lesson::Unauthorized { status: 403 }),
         (_, Class::N, Some(401)) => Lesson::Unauthorized { status: 401 },
         (Cause::Unkept | Cause::Cutoff, ..) | (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
         _ => Lesson::Faulty,
     };
-    Finding::Certain(lesson)
+    AccountFinding::Certain(lesson)
 }
 
 /// True if the failure may be caused by the request and not by the account.
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn each_failure_teaches_what_it_says_of_the_account() {
         let taught = |class, cause, status| match finding(&Failure { status, ..Failure::new(class, cause) }) {
-            Finding::Certain(lesson) => lesson,
-            Finding::Suspected(lesson) => panic!("only a suspicion: {lesson:?}"),
+            AccountFinding::Certain(lesson) => lesson,
+            AccountFinding::Suspected(lesson) => panic!("only a suspicion: {lesson:?}"),
         };
         let wait = Some(Duration::from_secs(7));
         assert_eq!(taught(Class::N, Cause::Exhausted { wait }, Some(429)), Lesson::Exhausted { wait });
@@ -265,9 +265,9 @@ mod tests {
     fn what_a_caller_can_bring_about_is_only_suspected() {
         let suspected = |cause, status| finding(&Failure::new(Class::N, cause).with_status(status));
         for cause in [Cause::Missing, Cause::UnknownModel] {
-            assert_eq!(suspected(cause, 404), Finding::Suspected(Lesson::Unfit { status: 404 }));
+            assert_eq!(suspected(cause, 404), AccountFinding::Suspected(Lesson::Unfit { status: 404 }));
         }
-        let expected = Finding::Suspected(Lesson::Unauthorized { status: 403 });
+        let expected = AccountFinding::Suspected(Lesson::Unauthorized { status: 403 });
         assert_eq!(suspected(Cause::Forbidden, 403), expected);
     }
 

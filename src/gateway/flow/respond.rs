@@ -12,7 +12,7 @@ use super::work::Work;
 use super::{Ask, again, attempt, counted, outcome, permit, screen};
 use crate::error::{Error, Fault, Reason, Rejection};
 use crate::gateway::Gateway;
-use crate::gateway::accounts::Maker;
+use crate::gateway::accounts::ResponseAccount;
 use crate::gateway::config::Delivery;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Draft, OpenRecord, Outcome};
@@ -122,11 +122,13 @@ async fn at_its_maker(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> R
         Rejection::new("previous_response_id", Reason::InvalidValue, message)
     };
     match maker {
-        Maker::Serves(account) => Ok(job.only_at(account)),
-        Maker::Gone => {
+        ResponseAccount::Serves(account) => Ok(job.only_at(account)),
+        ResponseAccount::Gone => {
             Err(refuse("The account that made the response 'previous_response_id' no longer serves.").into())
         }
-        Maker::Unknown => Err(refuse("No response with the id in 'previous_response_id' was made here.").into()),
+        ResponseAccount::Unknown => {
+            Err(refuse("No response with the id in 'previous_response_id' was made here.").into())
+        }
     }
 }
 

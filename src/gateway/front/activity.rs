@@ -48,7 +48,7 @@ pub(super) enum State {
 
 /// The order in which connections are closed when there are too many; the first variants are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(super) enum EvictionRank {
     /// Had its time and sent no request.
     Silent,
     /// Waits for another request.
@@ -76,7 +76,7 @@ pub(super) struct Deadlines {
 
 /// A deadline that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expired {
+pub(super) enum PassedDeadline {
     Head,
     Idle,
     Write,
@@ -84,7 +84,7 @@ pub(super) enum Expired {
 
 /// The flags and the state of one connection. Times are milliseconds since a moment before its start.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(super) struct ConnectionActivity {
     flags: AtomicU8,
     /// The time since which the state holds, with the state in the lowest bits.
     state: AtomicU64,
@@ -109,18 +109,18 @@ impl State {
     }
 }
 
-// === impl Rank ===
+// === impl EvictionRank ===
 
-impl Rank {
+impl EvictionRank {
     /// True if several connections of this rank can be closed at once, because they lose nothing.
     pub(super) const fn is_batched(self) -> bool {
         matches!(self, Self::Silent | Self::Idle | Self::Young)
     }
 }
 
-// === impl Activity ===
+// === impl ConnectionActivity ===
 
-impl Activity {
+impl ConnectionActivity {
     pub(super) const fn new(now: u64) -> Self {
         Self { flags: AtomicU8::new(0), state: AtomicU64::new(now << STATE_BITS), blocked_since: AtomicU64::new(0) }
     }
@@ -198,34 +198,34 @@ impl Activity {
     }
 
     /// The deadline that comes next, if there is one.
-    pub(super) fn deadline(&self, deadlines: &Deadlines) -> Option<(u64, Expired)> {
+    pub(super) fn deadline(&self, deadlines: &Deadlines) -> Option<(u64, PassedDeadline)> {
         let blocked_since = self.blocked_since.load(Ordering::Relaxed);
         if blocked_since != 0 {
-            return Some((blocked_since + millis(deadlines.write), Expired::Write));
+            return Some((blocked_since + millis(deadlines.write), PassedDeadline::Write));
         }
         match self.state() {
-            (State::New | State::ReadingHead, since) => Some((since + millis(deadlines.head), Expired::Head)),
-            (State::Idle, since) => Some((since + millis(deadlines.idle), Expired::Idle)),
+            (State::New | State::ReadingHead, since) => Some((since + millis(deadlines.head), PassedDeadline::Head)),
+            (State::Idle, since) => Some((since + millis(deadlines.idle), PassedDeadline::Idle)),
             (State::ReadingBody | State::Busy, _) => None,
         }
     }
 
     /// The rank of the connection when connections must be closed, and the time since which it has had this rank;
     /// `None` while a job runs or an answer is being written.
-    pub(super) fn rank(&self, now: u64) -> Option<(Rank, u64)> {
+    pub(super) fn rank(&self, now: u64) -> Option<(EvictionRank, u64)> {
         let (state, since) = self.state();
         let blocked_since = self.blocked_since.load(Ordering::Relaxed);
         if blocked_since != 0 {
             let is_over = state != State::Busy && now.saturating_sub(blocked_since) >= UNREAD_MILLIS;
-            return is_over.then_some((Rank::Unread, blocked_since));
+            return is_over.then_some((EvictionRank::Unread, blocked_since));
         }
         let age = now.saturating_sub(since);
         let rank = match state {
-            State::New | State::ReadingHead if age >= YOUNG_MILLIS => Rank::Silent,
-            State::New | State::ReadingHead => Rank::Young,
-            State::Idle => Rank::Idle,
-            State::ReadingBody if age >= STALLED_MILLIS => Rank::StalledUpload,
-            State::ReadingBody => Rank::Upload,
+            State::New | State::ReadingHead if age >= YOUNG_MILLIS => EvictionRank::Silent,
+            State::New | State::ReadingHead => EvictionRank::Young,
+            State::Idle => EvictionRank::Idle,
+            State::ReadingBody if age >= STALLED_MILLIS => EvictionRank::StalledUpload,
+            State::ReadingBody => EvictionRank::Upload,
             State::Busy => return None,
         };
         Some((rank, since))

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::activity::{Activity, Deadlines, State};
+use super::activity::{ConnectionActivity, Deadlines, State};
 use crate::gateway::config::{ConnectionLimits, Proxies};
 use crate::gateway::telemetry::ConnectionMetrics;
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
@@ -46,14 +46,14 @@ pub(crate) struct Connections {
     exempt: Proxies,
     metrics: ConnectionMetrics,
     epoch: Instant,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     /// Notified each time a connection is closed.
     closed: Notify,
-    shortage: Mutex<Shortage>,
+    shortage: Mutex<ShortageCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     connections: HashMap<u64, Arc<Connection>>,
     /// The number of connections of each address that have not been told to leave.
     by_address: HashMap<IpAddr, usize>,
@@ -65,7 +65,7 @@ struct Open {
 
 /// The events since the last line of the log about a shortage.
 #[derive(Debug, Default)]
-struct Shortage {
+struct ShortageCounts {
     logged: Option<Instant>,
     evicted: usize,
     refused: usize,
@@ -78,7 +78,7 @@ pub(super) struct Connection {
     id: u64,
     address: IpAddr,
     is_exempt: bool,
-    pub(super) activity: Activity,
+    pub(super) activity: ConnectionActivity,
     is_leaving: AtomicBool,
     is_stopping: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -86,7 +86,7 @@ pub(super) struct Connection {
 
 /// The place of a connection, which is given back on drop.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(super) struct ConnectionSlot {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
 }
@@ -165,7 +165,7 @@ impl Connections {
     }
 
     /// A place for a new connection; `None` if all others are being served.
-    pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<Admission> {
+    pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<ConnectionSlot> {
         let address = network(remote.ip());
         let is_exempt = self.exempt.trusts(remote.ip());
         let mut open = self.lock();
@@ -182,25 +182,25 @@ impl Connections {
             self.metrics.closed("refused");
         }
         if evicted + refused > 0 {
-            self.report(Shortage { evicted, refused, ..Shortage::default() }, None);
+            self.report(ShortageCounts { evicted, refused, ..ShortageCounts::default() }, None);
         }
         admission
     }
 
-    fn place(self: &Arc<Self>, open: &mut Open, address: IpAddr, is_exempt: bool) -> Admission {
+    fn place(self: &Arc<Self>, open: &mut OpenConnections, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
         open.next += 1;
         let connection = Arc::new(Connection {
             id: open.next,
             address,
             is_exempt,
-            activity: Activity::new(self.now()),
+            activity: ConnectionActivity::new(self.now()),
             is_leaving: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             waker: Mutex::default(),
         });
         open.connections.insert(connection.id, Arc::clone(&connection));
         *open.by_address.entry(address).or_default() += 1;
-        Admission { connections: Arc::clone(self), connection }
+        ConnectionSlot { connections: Arc::clone(self), connection }
     }
 
     /// Handles a connection that could not be accepted; if descriptors are short, others are closed.
@@ -208,7 +208,7 @@ impl Connections {
         self.metrics.accept_failed();
         let mut evicted = 0;
         self.evict(&mut self.lock(), None, &mut evicted);
-        self.report(Shortage { evicted, failed: 1, ..Shortage::default() }, Some(error));
+        self.report(ShortageCounts { evicted, failed: 1, ..ShortageCounts::default() }, Some(error));
     }
 
     /// Waits while too many connections have been told to leave and have not left yet.
@@ -244,7 +244,7 @@ impl Connections {
     }
 
     /// Tells the connections that are next in rank to leave, and counts them; `false` if there are none.
-    fn evict(&self, open: &mut Open, of: Option<IpAddr>, evicted: &mut usize) -> bool {
+    fn evict(&self, open: &mut OpenConnections, of: Option<IpAddr>, evicted: &mut usize) -> bool {
         let now = self.now();
         let candidates = open.connections.values().filter(|connection| {
             !connection.is_leaving.load(Ordering::Relaxed) && of.is_none_or(|address| connection.address == address)
@@ -273,7 +273,7 @@ impl Connections {
     }
 
     /// Notes these events, and logs the noted ones from time to time.
-    fn report(&self, new: Shortage, error: Option<&std::io::Error>) {
+    fn report(&self, new: ShortageCounts, error: Option<&std::io::Error>) {
         let mut shortage = self.shortage.lock().unwrap_or_else(PoisonError::into_inner);
         shortage.evicted += new.evicted;
         shortage.refused += new.refused;
@@ -281,22 +281,22 @@ impl Connections {
         if shortage.logged.is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
             return;
         }
-        let Shortage { evicted, refused, failed, .. } = *shortage;
-        *shortage = Shortage { logged: Some(Instant::now()), ..Shortage::default() };
+        let ShortageCounts { evicted, refused, failed, .. } = *shortage;
+        *shortage = ShortageCounts { logged: Some(Instant::now()), ..ShortageCounts::default() };
         drop(shortage);
         let error = error.map(tracing::field::display);
         let (max, max_per_address) = (self.max, self.max_per_address);
         tracing::warn!(evicted, refused, failed, max, max_per_address, error, "connections are short");
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Open ===
+// === impl OpenConnections ===
 
-impl Open {
+impl OpenConnections {
     /// The number of connections of an address that have not been told to leave.
     fn of(&self, address: IpAddr) -> usize {
         self.by_address.get(&address).copied().unwrap_or_default()
@@ -354,9 +354,9 @@ impl Connection {
     }
 }
 
-// === impl Admission ===
+// === impl ConnectionSlot ===
 
-impl Admission {
+impl ConnectionSlot {
     pub(super) const fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
@@ -379,7 +379,7 @@ impl Admission {
     }
 }
 
-impl Drop for Admission {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.connections.lock();
         if open.connections.remove(&self.connection.id).is_some() {

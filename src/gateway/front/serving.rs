@@ -22,9 +22,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until};
 
-use super::activity::{Expired, State};
+use super::activity::{PassedDeadline, State};
 use super::answer::Counts;
-use super::connections::{Admission, Connection};
+use super::connections::{Connection, ConnectionSlot};
 use super::dispatch::Dispatcher;
 
 /// The most that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the
@@ -57,9 +57,9 @@ struct AnswerBody {
 }
 
 /// A connection that is being served.
-struct Serving<'a, C: Counts> {
+struct ServedConnection<'a, C: Counts> {
     http: Pin<&'a mut Http<C>>,
-    admission: &'a Admission,
+    admission: &'a ConnectionSlot,
     timer: Pin<&'a mut Sleep>,
     /// The time for which the timer is set.
     armed: u64,
@@ -72,7 +72,7 @@ type Http<C> = http1::Connection<TokioIo<Socket>, Service<C>>;
 pub(super) async fn serve<C: Counts>(
     stream: TcpStream,
     remote: SocketAddr,
-    admission: Admission,
+    admission: ConnectionSlot,
     dispatcher: Arc<Dispatcher<C>>,
 ) {
     let connection = admission.connection();
@@ -83,14 +83,14 @@ pub(super) async fn serve<C: Counts>(
     let http = pin!(builder.serve_connection(socket, service));
     let armed = admission.connections().now();
     let timer = pin!(sleep_until(admission.connections().instant(armed)));
-    let mut serving = Serving { http, admission: &admission, timer, armed, is_stopping: false };
+    let mut serving = ServedConnection { http, admission: &admission, timer, armed, is_stopping: false };
     let reason = std::future::poll_fn(|cx| serving.poll(cx)).await;
     admission.closed(reason);
 }
 
-// === impl Serving ===
+// === impl ServedConnection ===
 
-impl<C: Counts> Serving<'_, C> {
+impl<C: Counts> ServedConnection<'_, C> {
     /// Resolves to the reason for which the connection is closed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
         let (connection, connections) = (self.admission.connection(), self.admission.connections());
@@ -113,9 +113,9 @@ impl<C: Counts> Serving<'_, C> {
             self.admission.stay();
         }
         self.poll_deadline(cx).map(|expired| match expired {
-            Expired::Head => "head_timeout",
-            Expired::Idle => "idle_timeout",
-            Expired::Write => "write_timeout",
+            PassedDeadline::Head => "head_timeout",
+            PassedDeadline::Idle => "idle_timeout",
+            PassedDeadline::Write => "write_timeout",
         })
     }
 
@@ -128,7 +128,7 @@ impl<C: Counts> Serving<'_, C> {
         polled.map(drop)
     }
 
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Expired> {
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<PassedDeadline> {
         let (connection, connections) = (self.admission.connection(), self.admission.connections());
         loop {
             let Some((due, expired)) = connection.activity.deadline(&connections.deadlines) else {

@@ -20,7 +20,7 @@ pub(crate) struct Wanted {
 }
 
 /// An account that was added.
-pub(crate) struct Added {
+pub(crate) struct AddedAccount {
     pub(crate) known: Known,
     /// True if the key that the first start printed was disabled for this account.
     pub(crate) first_key_disabled: bool,
@@ -32,7 +32,12 @@ pub(crate) struct Added {
 /// # Errors
 ///
 /// Everything that is wrong with the settings; or the name is taken, also by the file.
-pub(crate) async fn add(config: &Config, store: &SqliteStore, act: &Act, wanted: Wanted) -> Result<Added, ManageError> {
+pub(crate) async fn add(
+    config: &Config,
+    store: &SqliteStore,
+    act: &Act,
+    wanted: Wanted,
+) -> Result<AddedAccount, ManageError> {
     let Wanted { name, settings, secrets } = wanted;
     let name = name.as_str();
     let settings = Value::Object(settings).to_string();
@@ -56,7 +61,7 @@ pub(crate) async fn add(config: &Config, store: &SqliteStore, act: &Act, wanted:
         error => error.into(),
     })?;
     let known = Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) };
-    Ok(Added { known, first_key_disabled })
+    Ok(AddedAccount { known, first_key_disabled })
 }
 
 /// Changes the state of an account. A running server follows within a second.

@@ -116,7 +116,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::NotFound(_) | Error::Invalid(_) => Self::NotFound,
-            Error::Denied | Error::Decided(_) | Error::InvalidKey => Self::Denied,
+            Error::Denied | Error::AdminDecision(_) | Error::InvalidKey => Self::Denied,
             Error::Unavailable => Self::Unavailable,
             Error::RateLimited { retry_after } => Self::Slow { seconds: retry_after.into() },
             Error::Conflict(conflict) => Self::Conflict(conflict_text(&conflict)),

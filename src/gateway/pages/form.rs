@@ -3,7 +3,7 @@
 use super::failure::{Failure, conflict_text};
 use super::language::Texts;
 use super::visit::Visit;
-use crate::error::{Conflict, Decided, Error, Missing, Reason, Rejection};
+use crate::error::{AdminDecision, Conflict, Error, Missing, Reason, Rejection};
 
 /// Where an error stands that no single field is to blame for.
 pub(super) const WHOLE: &str = "form";
@@ -61,8 +61,10 @@ impl Form {
             }
             Error::NotFound(Missing::Named { .. } | Missing::User(_)) => Ok(self.wrong("user", texts.of("error.user"))),
             Error::NotFound(Missing::Group(_)) => Ok(self.wrong("group", texts.of("error.group"))),
-            Error::Decided(Decided::LatestEnd(_)) => Ok(self.wrong("expires_on", texts.of("error.latest_end"))),
-            Error::Decided(_) => Ok(self.wrong(WHOLE, texts.of("error.key_locked"))),
+            Error::AdminDecision(AdminDecision::LatestEnd(_)) => {
+                Ok(self.wrong("expires_on", texts.of("error.latest_end")))
+            }
+            Error::AdminDecision(_) => Ok(self.wrong(WHOLE, texts.of("error.key_locked"))),
             Error::Conflict(conflict) => {
                 let is_name =
                     matches!(conflict, Conflict::UserExists(_) | Conflict::GroupExists(_) | Conflict::Exists(_));

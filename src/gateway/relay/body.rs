@@ -10,10 +10,10 @@ use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::caller_pace::CallerPace;
 use super::course::Course;
 use super::prove::Proven;
 use super::rewrite::Summary;
-use super::taking::Taking;
 use super::tap::{Broken, Step};
 use crate::tables::HEARTBEAT_SECONDS;
 
@@ -47,7 +47,7 @@ pub(crate) struct RelayBody {
     heartbeat: Pin<Box<Sleep>>,
     /// Resolves when the answer must end because the process stops.
     cutoff: Option<Cutoff>,
-    taking: Taking,
+    pace: CallerPace,
 }
 
 type Cutoff = Pin<Box<WaitForCancellationFutureOwned>>;
@@ -77,7 +77,7 @@ impl RelayBody {
             error,
             heartbeat: Box::pin(tokio::time::sleep(first)),
             cutoff: None,
-            taking: Taking::default(),
+            pace: CallerPace::default(),
         }
     }
 
@@ -98,7 +98,7 @@ impl RelayBody {
     /// Notes that the caller asks for more, and gives the upstream the time that it was away. Returns whether the
     /// caller is fast enough.
     fn come_back(&mut self) -> bool {
-        let (away, enough) = self.taking.come_back(Instant::now());
+        let (away, enough) = self.pace.come_back(Instant::now());
         if let State::Relaying(course) = &mut self.state {
             course.postpone(away);
             return enough;
@@ -168,7 +168,7 @@ impl Body for RelayBody {
         }
         loop {
             if let Some(piece) = this.queue.pop_front() {
-                this.taking.hand_over(piece.len(), Instant::now());
+                this.pace.hand_over(piece.len(), Instant::now());
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             match &mut this.state {

@@ -41,7 +41,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         Error::Internal => true,
         Error::InvalidKey
         | Error::Denied
-        | Error::Decided(_)
+        | Error::AdminDecision(_)
         | Error::Invalid(_)
         | Error::TooLarge(_)
         | Error::UnsupportedMedia(_)

@@ -10,22 +10,22 @@ use super::ServeError;
 use crate::gateway::config::{Config, Difference, Problem};
 use crate::gateway::manage;
 use crate::gateway::store::{Act, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
-use crate::gateway::{Current, spec};
+use crate::gateway::{CurrentGateway, spec};
 
 /// Reads the configuration from the same sources as the start.
-pub(crate) type Read = Arc<dyn Fn() -> Result<Config, Vec<Problem>> + Send + Sync>;
+pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<Problem>> + Send + Sync>;
 
 /// The inputs of a reload, and the configuration in force.
 pub(super) struct Reload {
-    pub(super) read: Read,
+    pub(super) read: ConfigReader,
     pub(super) store: Arc<SqliteStore>,
-    pub(super) current: Current,
+    pub(super) current: CurrentGateway,
     /// The configuration in force.
     pub(super) config: Config,
 }
 
 /// The reason why nothing was changed.
-enum Refused {
+enum ReloadError {
     Settings(Vec<Problem>),
     /// The store already has accounts with these names.
     Taken(Vec<String>),
@@ -55,10 +55,10 @@ impl Reload {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Difference, Refused> {
+    async fn attempt(&mut self) -> Result<Difference, ReloadError> {
         let read = Arc::clone(&self.read);
         let read = tokio::task::spawn_blocking(move || read()).await;
-        let mut config = read.map_err(|error| io(std::io::Error::other(error)))?.map_err(Refused::Settings)?;
+        let mut config = read.map_err(|error| io(std::io::Error::other(error)))?.map_err(ReloadError::Settings)?;
         // An installation that has produced real images must not fall back to the simulator.
         if !self.config.accounts.iter().any(|account| account.implicit) {
             config.accounts.retain(|account| !account.implicit);
@@ -69,7 +69,7 @@ impl Reload {
         let taken = config.accounts.iter().map(|account| account.name.clone()).filter(|name| kept.contains(name));
         let taken: Vec<String> = taken.collect();
         if !taken.is_empty() {
-            return Err(Refused::Taken(taken));
+            return Err(ReloadError::Taken(taken));
         }
         let current = self.current.get();
         let next = current.under(&config, &self.store)?;
@@ -92,9 +92,9 @@ impl Reload {
     }
 }
 
-// === impl Refused ===
+// === impl ReloadError ===
 
-impl Refused {
+impl ReloadError {
     fn problems(&self) -> Vec<String> {
         match self {
             Self::Settings(problems) => problems.iter().map(ToString::to_string).collect(),
@@ -114,18 +114,18 @@ impl Refused {
     }
 }
 
-impl From<ServeError> for Refused {
+impl From<ServeError> for ReloadError {
     fn from(error: ServeError) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ReloadError {
     fn from(error: StoreError) -> Self {
         Self::Other(error.into())
     }
 }
 
-fn io(source: std::io::Error) -> Refused {
-    Refused::Other(ServeError::Io { doing: "reading the configuration", source })
+fn io(source: std::io::Error) -> ReloadError {
+    ReloadError::Other(ServeError::Io { doing: "reading the configuration", source })
 }

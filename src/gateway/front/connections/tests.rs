@@ -13,12 +13,12 @@ fn from(last: u8) -> SocketAddr {
 }
 
 /// A connection whose request is being served.
-fn busy(admission: &Admission) {
+fn busy(admission: &ConnectionSlot) {
     admission.connection().activity.request_begins();
     admission.connection().activity.poll_ends(admission.connections().now());
 }
 
-fn leaving(admissions: &[Admission]) -> Vec<bool> {
+fn leaving(admissions: &[ConnectionSlot]) -> Vec<bool> {
     admissions.iter().map(|admission| admission.connection().is_leaving()).collect()
 }
 

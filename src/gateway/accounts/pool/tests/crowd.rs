@@ -1,7 +1,7 @@
 //! Crowds: the cost of many waiting requests for requests of another group.
 
 use super::*;
-use crate::gateway::accounts::kinds::Kinds;
+use crate::gateway::accounts::kinds::WaiterKinds;
 
 /// The number of verdicts that one grant costs while `waiting` requests wait for another group.
 async fn verdicts_for_a_place_beside(waiting: usize) -> usize {
@@ -31,7 +31,7 @@ async fn requests_that_wait_for_another_group_cost_one_verdict_together() {
 
 #[test]
 fn a_kind_is_known_as_long_as_somebody_waits_who_needs_it() {
-    let mut kinds = Kinds::default();
+    let mut kinds = WaiterKinds::default();
     let session = Wanted { session: Some(Arc::from(&b"s"[..])), ..standard() };
     let first = kinds.join(&standard());
     assert_eq!(kinds.join(&session), first, "a conversation needs nothing else");

@@ -13,16 +13,16 @@ const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
 
 /// The bytes that the caller has read lately, and the time that it took.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Taking {
+pub(super) struct CallerPace {
     /// The time at which the last piece was handed over, until the caller comes back.
     since: Option<Instant>,
     waited: Duration,
     bytes: u64,
 }
 
-// === impl Taking ===
+// === impl CallerPace ===
 
-impl Taking {
+impl CallerPace {
     /// Notes that a piece was handed over.
     pub(super) fn hand_over(&mut self, bytes: usize, now: Instant) {
         self.bytes += bytes as u64;
@@ -48,10 +48,10 @@ mod tests {
 
     /// The time in seconds after which a caller is too slow that takes a piece of `bytes` bytes every `pause` seconds.
     fn given_up(bytes: usize, pause: u64) -> Option<u64> {
-        let (mut taking, begin) = (Taking::default(), Instant::now());
+        let (mut pace, begin) = (CallerPace::default(), Instant::now());
         (1..500).find_map(|count| {
-            taking.hand_over(bytes, begin + Duration::from_secs(pause * (count - 1)));
-            let (away, enough) = taking.come_back(begin + Duration::from_secs(pause * count));
+            pace.hand_over(bytes, begin + Duration::from_secs(pause * (count - 1)));
+            let (away, enough) = pace.come_back(begin + Duration::from_secs(pause * count));
             assert_eq!(away, Duration::from_secs(pause));
             (!enough).then_some(pause * count)
         })
