@@ -9,6 +9,7 @@
 //! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
 
 mod budget;
+mod free;
 mod kept;
 mod upload;
 
@@ -18,6 +19,7 @@ mod tests;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -27,6 +29,7 @@ use tokio::sync::Semaphore;
 use budget::Budgets;
 use budget::Share;
 pub(crate) use budget::{Exceeded, Usage};
+pub(crate) use free::FreeSpace;
 pub(crate) use kept::{Keeper, Kept};
 pub(crate) use upload::{EditForm, Upload};
 
@@ -70,6 +73,9 @@ struct Pool {
     folder: PathBuf,
     idle: Mutex<Vec<Nameless>>,
     budgets: Budgets,
+    free: Arc<FreeSpace>,
+    /// As the last look at the free space found it.
+    out_of_space: AtomicBool,
     threads: Arc<Semaphore>,
 }
 
@@ -109,9 +115,10 @@ impl Spool {
         let folder = data_dir.join("spool");
         prepare(&folder)?;
         let first = Nameless::new(&folder)?;
-        let budgets = Budgets::new(limits, folder.clone());
+        let free = Arc::new(FreeSpace::new(folder.clone(), limits.min_free));
+        let (idle, budgets, out_of_space) = (Mutex::new(vec![first]), Budgets::new(limits), AtomicBool::new(false));
         let threads = Arc::new(Semaphore::new(DISK_THREADS));
-        let pool = Arc::new(Pool { folder, idle: Mutex::new(vec![first]), budgets, threads });
+        let pool = Arc::new(Pool { folder, idle, budgets, free, out_of_space, threads });
         Ok(Self { pool, owner: None })
     }
 
@@ -330,9 +337,9 @@ impl Pool {
 
     /// True if writing `bytes` more leaves the database its part of the disk; idle files are dropped if necessary.
     fn leaves_free(&self, bytes: u64) -> bool {
-        self.budgets.leaves_free(bytes) || {
+        self.free.leaves(bytes) || {
             self.idle().clear();
-            self.budgets.leaves_free(bytes)
+            self.free.leaves(bytes)
         }
     }
 
