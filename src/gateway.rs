@@ -50,7 +50,7 @@ use registry::{Published, Registry};
 use replay::Replay;
 use retention::RetentionTask;
 use rules::ImageModels;
-use spool::Spool;
+use spool::{FreeSpace, Spool};
 use store::{AccountSpec, Act, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
 use telemetry::{Metrics, Now};
 use upstream::Upstream;
@@ -156,8 +156,8 @@ impl Gateway {
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
         let catalog = Catalog::new(&accounts, &upstream);
-        let replay =
-            Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
+        let free = FreeSpace::new(config.data_dir.clone(), config.uploads.min_free);
+        let replay = Replay::open(&config.replay, free, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         let metrics = Arc::new(Metrics::new());
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = Connections::new(config.connections, descriptors, &config.trusted_proxies, counts);

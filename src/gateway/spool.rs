@@ -73,7 +73,7 @@ struct Pool {
     folder: PathBuf,
     idle: Mutex<Vec<Nameless>>,
     budgets: Budgets,
-    free: Arc<FreeSpace>,
+    free: FreeSpace,
     /// As the last look at the free space found it.
     out_of_space: AtomicBool,
     threads: Arc<Semaphore>,
@@ -115,7 +115,7 @@ impl Spool {
         let folder = data_dir.join("spool");
         prepare(&folder)?;
         let first = Nameless::new(&folder)?;
-        let free = Arc::new(FreeSpace::new(folder.clone(), limits.min_free));
+        let free = FreeSpace::new(folder.clone(), limits.min_free);
         let (idle, budgets, out_of_space) = (Mutex::new(vec![first]), Budgets::new(limits), AtomicBool::new(false));
         let threads = Arc::new(Semaphore::new(DISK_THREADS));
         let pool = Arc::new(Pool { folder, idle, budgets, free, out_of_space, threads });

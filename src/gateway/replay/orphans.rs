@@ -30,6 +30,7 @@ use super::ticket::KEEP_PATIENCE;
 use crate::error::{Error, Fault};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
+use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::Timestamp;
 pub(crate) use index::Expected;
 pub(super) use index::{Candidate, Place, Standing};
@@ -420,6 +421,10 @@ impl Orphans {
 impl Room for Orphans {
     fn budget(&self) -> &Arc<Budget> {
         &self.budget
+    }
+
+    fn free(&self) -> &FreeSpace {
+        self.keyed.shelf.free()
     }
 
     /// Never one that is being read.

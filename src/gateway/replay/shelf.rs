@@ -13,9 +13,11 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
 
+use super::FOLDER;
 use super::fingerprint::Digest;
 use super::frames::{FileKey, Frames, remove};
-use super::room::{Budget, Reserved, Room, reserve};
+use super::room::{Budget, Reserved, Room, reserve_written};
+use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{KeyId, Timestamp};
 
 /// The extension of a file that is being written.
@@ -43,6 +45,7 @@ pub(super) struct Windows {
 pub(super) struct Shelf {
     folder: PathBuf,
     budget: Arc<Budget>,
+    free: FreeSpace,
     windows: Windows,
     finished: Mutex<Finished>,
 }
@@ -91,12 +94,13 @@ enum Found {
 // === impl Shelf ===
 
 impl Shelf {
-    /// Takes the folder, closed to other users.
+    /// Takes the folder in the data directory, closed to other users.
     ///
     /// # Errors
     ///
     /// Where it cannot be made.
-    pub(super) fn open(folder: PathBuf, max_bytes: u64, windows: Windows) -> io::Result<Arc<Self>> {
+    pub(super) fn open(free: FreeSpace, max_bytes: u64, windows: Windows) -> io::Result<Arc<Self>> {
+        let folder = free.folder().join(FOLDER);
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -104,7 +108,7 @@ impl Shelf {
         builder.create(&folder)?;
         #[cfg(unix)]
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), windows, finished: Mutex::default() }))
+        Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), free, windows, finished: Mutex::default() }))
     }
 
     /// Takes over the files that an earlier process has left, and removes all others.
@@ -147,7 +151,7 @@ impl Shelf {
         }
         match found {
             // The row has the details of the answer. A file without a row is never asked for, and expires.
-            Found::Whole(_) => match reserve(self, length) {
+            Found::Whole(_) => match reserve_written(self, length) {
                 Ok(reserved) => self.put(file, expires_at, Some(reserved)),
                 Err(_) => remove(&path),
             },
@@ -287,6 +291,10 @@ impl Owned {
 impl Room for Shelf {
     fn budget(&self) -> &Arc<Budget> {
         &self.budget
+    }
+
+    fn free(&self) -> &FreeSpace {
+        &self.free
     }
 
     /// Drops the oldest answer of the API key that holds the most bytes.

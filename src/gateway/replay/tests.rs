@@ -61,7 +61,12 @@ impl House {
     /// The room. Opened again while the first is still there, it is what a start after a kill finds.
     async fn open(&self) -> Replay {
         let store = Arc::clone(&self.double) as Arc<dyn Store>;
-        Replay::open(&self.settings, self.dir.path(), store, self.store.vault().clone(), NodeId::only()).await.unwrap()
+        Replay::open(&self.settings, self.free(), store, self.store.vault().clone(), NodeId::only()).await.unwrap()
+    }
+
+    /// All of the disk.
+    fn free(&self) -> FreeSpace {
+        FreeSpace::new(self.dir.path().to_owned(), 0)
     }
 
     /// The names and sizes of what lies on disk.

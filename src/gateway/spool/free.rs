@@ -1,6 +1,6 @@
 //! The free space of the file system, the last of which belongs to the database.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,6 +34,18 @@ impl FreeSpace {
     /// Whether so many more bytes leave the database its part. Asks the file system.
     pub(crate) fn leaves(&self, bytes: u64) -> bool {
         self.available().is_none_or(|available| available >= self.floor.saturating_add(bytes))
+    }
+
+    /// How many bytes are missing for an answer that is kept: it leaves as much again, which is for uploads. A disk that
+    /// kept answers have filled would take none for days. Asks the file system.
+    pub(crate) fn missing_for_kept(&self, bytes: u64) -> u64 {
+        let least = self.floor.saturating_mul(2).saturating_add(bytes);
+        self.available().map_or(0, |available| least.saturating_sub(available))
+    }
+
+    /// Where it is looked at.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Bytes that may still be written; nothing where the system does not say.

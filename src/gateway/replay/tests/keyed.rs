@@ -1,5 +1,7 @@
 //! One answer for one idempotency key.
 
+use std::path::Path;
+
 use super::super::room::Room as _;
 use super::*;
 use crate::gateway::replay::ticket::Ticket;
@@ -391,7 +393,7 @@ async fn a_claim_of_another_node_is_watched_until_there_is_an_answer_or_none() {
     let (here, job) = (Arc::new(house.open().await), job("red"));
     let store = Arc::clone(&house.store) as Arc<dyn Store>;
     let vault = house.store.vault().clone();
-    let there = Replay::open(&house.settings, house.dir.path(), store, vault, NodeId::from("other")).await.unwrap();
+    let there = Replay::open(&house.settings, house.free(), store, vault, NodeId::from("other")).await.unwrap();
     let first = ticket(&there, &house.ada, &job).await;
     let watching = {
         let (here, ada, job) = (Arc::clone(&here), house.ada.clone(), Arc::clone(&job));
