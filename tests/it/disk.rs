@@ -1,16 +1,22 @@
 //! A disk that runs out: whoever fills it keeps nobody else from an image, and the last of it is for records.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Answer, Call, FakeUpstream, Program, Server, SmallDisk, eventually, heavy, request};
+use crate::kit::{
+    Answer, Call, FakeUpstream, Form, Program, Server, SmallDisk, eventually, heavy, request, stretched_png,
+};
 
 const MIB: usize = 1024 * 1024;
 /// What every disk here has, and how much of it belongs to the database, in megabytes.
 const DISK: usize = 64;
 const FLOOR: usize = 8;
+/// Three of these are more than the disk has, and each is smaller than what one image may be.
+const UPLOAD: usize = 40 * MIB;
 
 /// A gateway whose data lies on a small disk.
 struct House {
@@ -57,6 +63,11 @@ impl House {
         call.json(&request(json!({"prompt": "a cube [[b64=2000000]]"}))).send(self.server.address())
     }
 
+    fn records(&self) -> Vec<Value> {
+        let done = program(&self.home).args(["usage", "--json"]).run();
+        done.good().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
+    }
+
     /// Bytes that are left of the disk.
     fn free(&self) -> usize {
         let folder = self.home.path().join("data");
@@ -68,6 +79,54 @@ impl House {
 
 fn program(home: &TempDir) -> Program {
     Program::new(home.path()).env("IMAGATE_CONFIG", "imagate.toml").env("IT_TOKEN", "sk-upstream-only")
+}
+
+/// An edit that sends so many bytes of an image, and then no more; the connection stays.
+fn unfinished(house: &House, key: &str, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(house.server.address()).expect("a connection");
+    let mut text = format!(
+        "POST /v1/images/edits HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+         content-type: multipart/form-data; boundary=x\r\ncontent-length: {}\r\n\r\n\
+         --x\r\ncontent-disposition: form-data; name=\"image\"; filename=\"a.png\"\r\n\
+         content-type: image/png\r\n\r\n",
+        2 * UPLOAD
+    )
+    .into_bytes();
+    text.extend(std::iter::repeat_n(b' ', length));
+    // What is refused is closed in the middle.
+    drop(stream.write_all(&text));
+    stream
+}
+
+#[test]
+fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_image() {
+    let _turn = heavy();
+    let Some(house) = House::new() else { return };
+    let (bob, eve) = (house.key("bob"), house.key("eve"));
+    let edit = || {
+        let form = Form::minimum().big_file("image", stretched_png(64, 64, MIB));
+        form.call().key(&bob).send(house.server.address())
+    };
+    edit().good();
+    house.becomes(200, "ready\n");
+
+    let before = house.free();
+    let first = unfinished(&house, &eve, UPLOAD);
+    eventually("the first upload lies there", || (house.free() + UPLOAD <= before + MIB).then_some(()));
+    let second = unfinished(&house, &eve, house.free() - FLOOR * MIB - MIB / 2);
+    house.becomes(503, "not ready: disk_space\n");
+    let third = unfinished(&house, &eve, UPLOAD);
+    for number in 1..=3 {
+        house.generate(Call::generation().key(&bob)).good();
+        let records = house.records();
+        assert_eq!((records.len(), &records[number]["state"]), (number + 1, &json!("succeeded")), "{records:#?}");
+    }
+    edit().error(503);
+    assert_eq!(house.ready(), (503, "not ready: disk_space\n".to_owned()));
+
+    drop((first, second, third));
+    house.becomes(200, "ready\n");
+    edit().good();
 }
 
 #[test]
