@@ -12,6 +12,7 @@ mod budget;
 mod free;
 mod kept;
 mod upload;
+pub(crate) mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -317,14 +318,12 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(nameless) = self.nameless.take() else { return };
-        match Handle::try_current() {
-            // A large file is truncated, which may take long.
-            Ok(runtime) if nameless.extent > KEPT_BYTES => {
-                let pool = Arc::clone(&self.pool);
-                drop(runtime.spawn_blocking(move || pool.give_back(nameless)));
-            }
-            _ => self.pool.give_back(nameless),
+        if nameless.extent <= KEPT_BYTES && self.pool.idle().len() < IDLE_MAX {
+            return self.pool.give_back(nameless);
         }
+        // A large file is truncated, and a surplus one is closed: either may take long.
+        let pool = Arc::clone(&self.pool);
+        waits::detach(move || pool.give_back(nameless));
     }
 }
 
@@ -362,6 +361,7 @@ impl Pool {
             return;
         }
         if nameless.extent > KEPT_BYTES {
+            waits::note();
             if let Err(error) = nameless.file.set_len(0) {
                 tracing::warn!(%error, "a spool file could not be made small again and is let go");
                 return;
@@ -379,6 +379,7 @@ impl Pool {
 
 impl Nameless {
     fn new(folder: &Path) -> io::Result<Self> {
+        waits::note();
         Ok(Self { file: tempfile::tempfile_in(folder)?, extent: 0 })
     }
 }
@@ -390,11 +391,15 @@ pub(crate) mod at {
     use std::io;
     use std::os::unix::fs::FileExt as _;
 
+    use super::waits;
+
     pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        waits::note();
         file.read_at(buffer, offset)
     }
 
     pub(crate) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        waits::note();
         file.write_all_at(bytes, offset)
     }
 }

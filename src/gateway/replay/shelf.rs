@@ -17,7 +17,7 @@ use super::FOLDER;
 use super::fingerprint::Digest;
 use super::frames::{FileKey, Frames, remove};
 use super::room::{Budget, Reserved, Room, reserve_written};
-use crate::gateway::spool::FreeSpace;
+use crate::gateway::spool::{FreeSpace, waits};
 use crate::gateway::store::{KeyId, Timestamp};
 
 /// The extension of a file that is being written.
@@ -177,8 +177,33 @@ impl Shelf {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`Shelf::create`], on a thread that may wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shelf::create`].
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        owner: &KeyId,
+        fingerprint: Option<Digest>,
+    ) -> io::Result<(String, Frames, FileKey)> {
+        let (shelf, owner) = (Arc::clone(self), owner.clone());
+        let create = move || shelf.create(&owner, fingerprint.as_ref());
+        tokio::task::spawn_blocking(create).await.map_err(io::Error::other)?
+    }
+
+    /// Creates a file without a name, for an answer that no retry could find after a restart.
+    ///
+    /// # Errors
+    ///
+    /// Where the disk has no room for it.
+    pub(super) async fn nameless(&self) -> io::Result<Frames> {
+        let folder = self.folder.clone();
+        tokio::task::spawn_blocking(move || Frames::nameless(&folder)).await.map_err(io::Error::other)?
+    }
+
     /// Creates a file for an answer of this API key, and returns its final name, the file and its key. The name for an
-    /// orphan contains the fingerprint of its request.
+    /// orphan contains the fingerprint of its request. Blocks: not for async code.
     ///
     /// # Errors
     ///
@@ -202,7 +227,8 @@ impl Shelf {
                 owned.count();
             }
         }
-        remove(&self.folder.join(file));
+        let path = self.folder.join(file);
+        waits::detach(move || remove(&path));
     }
 
     /// A file that was finished before.
@@ -210,8 +236,9 @@ impl Shelf {
     /// # Errors
     ///
     /// Where it is gone or damaged.
-    pub(super) fn reopen(&self, file: &str, key: &FileKey, size: u64) -> io::Result<Frames> {
-        Frames::open(self.path(file)?, key, size)
+    pub(super) async fn reopen(&self, file: &str, key: FileKey, size: u64) -> io::Result<Frames> {
+        let path = self.path(file)?;
+        tokio::task::spawn_blocking(move || Frames::open(path, &key, size)).await.map_err(io::Error::other)?
     }
 
     /// A name from the database must be no more than a name.
@@ -230,7 +257,7 @@ impl Shelf {
         owned.answers.insert(number, Answer { file, expires_at, reserved });
     }
 
-    /// Removes what is too old.
+    /// Removes what is too old. Blocks: not for async code.
     pub(super) fn expire(&self, now: Timestamp) {
         let mut old = Vec::new();
         {
@@ -243,11 +270,6 @@ impl Shelf {
             finished.lost.retain(|_, until| *until > now);
         }
         old.iter().for_each(|old| remove(&self.folder.join(&old.file)));
-    }
-
-    /// Where orphans may have their files.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 }
 

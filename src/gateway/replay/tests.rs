@@ -5,6 +5,7 @@ mod orphans;
 mod tape;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -75,6 +76,11 @@ impl House {
         entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect()
     }
 
+    /// Waits until nothing lies there any more: threads of their own remove files.
+    async fn cleared(&self) {
+        cleared(&self.dir.path().join(FOLDER)).await;
+    }
+
     fn edit(&self, image: u8) -> Arc<Job> {
         let spool = Spool::new(self.dir.path()).unwrap();
         let mut file = Vec::new();
@@ -89,6 +95,17 @@ impl House {
         let fields: Map<String, Value> = json!({"model": "gpt-image-2", "prompt": "red"}).as_object().unwrap().clone();
         Arc::new(rules::edit(EditForm { fields, images, mask: None }, Utc::now()).unwrap())
     }
+}
+
+async fn cleared(folder: &Path) {
+    let left = || std::fs::read_dir(folder).unwrap().count();
+    for _ in 0..1000 {
+        if left() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(left(), 0);
 }
 
 fn job(prompt: &str) -> Arc<Job> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Pool, Spool};
+use super::{Pool, Spool, waits};
 
 /// How often the free space is looked at (ours): as often as the store.
 const EVERY: Duration = Duration::from_millis(500);
@@ -51,6 +51,7 @@ impl FreeSpace {
     /// Bytes that may still be written; nothing where the system does not say.
     #[cfg(unix)]
     fn available(&self) -> Option<u64> {
+        waits::note();
         let found = rustix::fs::statvfs(&self.folder).ok()?;
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
