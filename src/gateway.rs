@@ -50,7 +50,7 @@ use registry::{Published, Registry};
 use replay::Replay;
 use retention::RetentionTask;
 use rules::ImageModels;
-use spool::Spool;
+use spool::{FreeSpace, Spool};
 use store::{AccountSpec, Act, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
 use telemetry::{Metrics, Now};
 use upstream::Upstream;
@@ -92,6 +92,8 @@ pub(crate) enum Unready {
     StoreReads,
     /// The database does not take records, or takes too long.
     StoreWrites,
+    /// The disk has only as much free as belongs to the database: it takes no uploads.
+    DiskSpace,
 }
 
 /// The store of a configuration, for the server and for commands beside it.
@@ -124,6 +126,7 @@ impl Unready {
             Self::Stopping => "stopping",
             Self::StoreReads => "store_reads",
             Self::StoreWrites => "store_writes",
+            Self::DiskSpace => "disk_space",
         }
     }
 }
@@ -153,12 +156,14 @@ impl Gateway {
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
         let catalog = Catalog::new(&accounts, &upstream);
-        let replay =
-            Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
+        let free = FreeSpace::new(config.data_dir.clone(), config.uploads.min_free);
+        let replay = Replay::open(&config.replay, free, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         let metrics = Arc::new(Metrics::new());
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = Connections::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.watch();
+        let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
+        spool.watch();
         let pages = Arc::new(Pages::new(config.public_url.as_ref()).map_err(no_randomness)?);
         Ok(Self {
             console,
@@ -175,7 +180,7 @@ impl Gateway {
             ledger: Ledger::start(rows, node, Arc::clone(&metrics)).await?,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(Registry::new(folder))),
-            spool: Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?,
+            spool,
             image_models: ImageModels::new(&config.image_models),
             catalog: Arc::new(catalog),
             text_models: config.text_models.clone(),
@@ -309,6 +314,7 @@ impl Gateway {
             (self.accounts.is_stopped() || self.leaving.is_cancelled(), Unready::Stopping),
             (!self.accounts.can_read(), Unready::StoreReads),
             (self.ledger.write_trouble(Instant::now()).is_some(), Unready::StoreWrites),
+            (self.spool.is_out_of_space(), Unready::DiskSpace),
         ];
         found.into_iter().filter_map(|(is, why)| is.then_some(why)).collect()
     }

@@ -49,6 +49,12 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
     })
 }
 
+/// The error for a request whose body could not be read back from disk: the request itself is not at fault.
+fn unreadable(error: &std::io::Error) -> Error {
+    tracing::error!(%error, "a request body could not be read back");
+    Error::Unavailable
+}
+
 /// Passes on the result of reading a request. A request that cannot be used leaves no record, so it is counted for its
 /// key.
 ///

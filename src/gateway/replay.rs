@@ -47,7 +47,8 @@
 //! Answers are files in frames that are sealed with a key for each file; the key of a finished answer lies sealed in
 //! its row, so a file reveals nothing without the database and the master key. The name of a file contains the id of
 //! its API key, so a start reads the folder and no rows. Answers with and without an idempotency key each have a bound;
-//! beyond it the oldest answer of the API key that holds the most is dropped. A disk that takes no more stops nothing:
+//! beyond it the oldest answer of the API key that holds the most is dropped, and so it is where it would take the free
+//! space that is reserved for the database and for uploads. A disk that takes no more stops nothing:
 //! the bytes of such an answer are passed on to the readers that follow it already, at the pace of the slowest, and are
 //! lost to later repeats.
 //!
@@ -92,7 +93,6 @@ mod ticket;
 mod tests;
 
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -108,6 +108,7 @@ use crate::error::Error;
 use crate::gateway::config;
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
+use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
 use crate::tables;
 use durable::Earlier;
@@ -158,7 +159,8 @@ pub(crate) enum ReplayError {
 }
 
 impl Replay {
-    /// Takes over what an earlier life of this node has left, and clears what is over from now on.
+    /// Takes over what an earlier life of this node has left in the data directory, where the free space is looked at, and
+    /// clears what is over from now on.
     ///
     /// To be called within a tokio runtime, by the only process that serves from this directory.
     ///
@@ -167,7 +169,7 @@ impl Replay {
     /// Where the store or the folder cannot be used.
     pub(crate) async fn open(
         settings: &config::Replay,
-        data_dir: &Path,
+        free: FreeSpace,
         store: Arc<dyn Store>,
         vault: Vault,
         node: NodeId,
@@ -175,7 +177,7 @@ impl Replay {
         let share = if settings.orphans { settings.max_bytes / ORPHAN_SHARE } else { 0 };
         let room = settings.max_bytes - share;
         let windows = Windows { answers: settings.idempotency_window, orphans: settings.orphan_window };
-        let shelf = Shelf::open(data_dir.join(FOLDER), room, windows);
+        let shelf = Shelf::open(free, room, windows);
         let shelf = shelf.map_err(ReplayError::Folder)?;
         let pending = PendingWork::new();
         let keyed = Keyed::new(store, vault, shelf, node, settings.idempotency_window);

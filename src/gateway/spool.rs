@@ -9,8 +9,10 @@
 //! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
 
 mod budget;
+mod free;
 mod kept;
 mod upload;
+pub(crate) mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ mod tests;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -27,6 +30,7 @@ use tokio::sync::Semaphore;
 use budget::Budgets;
 use budget::Share;
 pub(crate) use budget::{Exceeded, Usage};
+pub(crate) use free::FreeSpace;
 pub(crate) use kept::{Keeper, Kept};
 pub(crate) use upload::{EditForm, Upload};
 
@@ -70,6 +74,9 @@ struct Pool {
     folder: PathBuf,
     idle: Mutex<Vec<Nameless>>,
     budgets: Budgets,
+    free: FreeSpace,
+    /// As the last look at the free space found it.
+    out_of_space: AtomicBool,
     threads: Arc<Semaphore>,
 }
 
@@ -109,9 +116,10 @@ impl Spool {
         let folder = data_dir.join("spool");
         prepare(&folder)?;
         let first = Nameless::new(&folder)?;
-        let budgets = Budgets::new(limits, folder.clone());
+        let free = FreeSpace::new(folder.clone(), limits.min_free);
+        let (idle, budgets, out_of_space) = (Mutex::new(vec![first]), Budgets::new(limits), AtomicBool::new(false));
         let threads = Arc::new(Semaphore::new(DISK_THREADS));
-        let pool = Arc::new(Pool { folder, idle: Mutex::new(vec![first]), budgets, threads });
+        let pool = Arc::new(Pool { folder, idle, budgets, free, out_of_space, threads });
         Ok(Self { pool, owner: None })
     }
 
@@ -310,14 +318,12 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(nameless) = self.nameless.take() else { return };
-        match Handle::try_current() {
-            // A large file is truncated, which may take long.
-            Ok(runtime) if nameless.extent > KEPT_BYTES => {
-                let pool = Arc::clone(&self.pool);
-                drop(runtime.spawn_blocking(move || pool.give_back(nameless)));
-            }
-            _ => self.pool.give_back(nameless),
+        if nameless.extent <= KEPT_BYTES && self.pool.idle().len() < IDLE_MAX {
+            return self.pool.give_back(nameless);
         }
+        // A large file is truncated, and a surplus one is closed: either may take long.
+        let pool = Arc::clone(&self.pool);
+        waits::detach(move || pool.give_back(nameless));
     }
 }
 
@@ -330,9 +336,9 @@ impl Pool {
 
     /// True if writing `bytes` more leaves the database its part of the disk; idle files are dropped if necessary.
     fn leaves_free(&self, bytes: u64) -> bool {
-        self.budgets.leaves_free(bytes) || {
+        self.free.leaves(bytes) || {
             self.idle().clear();
-            self.budgets.leaves_free(bytes)
+            self.free.leaves(bytes)
         }
     }
 
@@ -355,6 +361,7 @@ impl Pool {
             return;
         }
         if nameless.extent > KEPT_BYTES {
+            waits::note();
             if let Err(error) = nameless.file.set_len(0) {
                 tracing::warn!(%error, "a spool file could not be made small again and is let go");
                 return;
@@ -372,6 +379,7 @@ impl Pool {
 
 impl Nameless {
     fn new(folder: &Path) -> io::Result<Self> {
+        waits::note();
         Ok(Self { file: tempfile::tempfile_in(folder)?, extent: 0 })
     }
 }
@@ -383,11 +391,15 @@ pub(crate) mod at {
     use std::io;
     use std::os::unix::fs::FileExt as _;
 
+    use super::waits;
+
     pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        waits::note();
         file.read_at(buffer, offset)
     }
 
     pub(crate) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        waits::note();
         file.write_all_at(bytes, offset)
     }
 }

@@ -78,7 +78,7 @@ impl Upstream {
     ) -> Result<Reply, Failure> {
         match (lease.endpoint(), task.into()) {
             (Endpoint::Simulator, Task::Images(job)) => self.studio.send(job).await,
-            (Endpoint::Simulator, Task::Response(job)) => Ok(self.studio.respond(job)),
+            (Endpoint::Simulator, Task::Response(job)) => self.studio.respond(job).await,
             (Endpoint::Images(address), Task::Images(job)) => {
                 images::send(&self.transport, lease, address, job, until).await
             }

@@ -56,6 +56,42 @@ fn count(counts: &str, line: &str) -> u64 {
     found.map_or(0, |count| count.parse().expect("a number"))
 }
 
+/// A request that announces much more than anybody reads; how much of its body is taken until the connection ends.
+fn taken(gateway: &Gateway, path: &str, authorization: &str) -> usize {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{authorization}content-type: text/plain\r\n\
+         content-length: {}\r\n\r\n",
+        1 << 30
+    );
+    let mut stream = connect(gateway, host(1), head.as_bytes()).expect("a connection");
+    let (piece, mut taken) = ([b' '; 1 << 16], 0);
+    while taken < 1 << 30 {
+        match stream.write(&piece) {
+            Ok(count) => taken += count,
+            Err(_) => return taken,
+        }
+    }
+    taken
+}
+
+#[test]
+fn of_a_refused_request_without_a_key_next_to_nothing_is_read() {
+    /// What the sockets of both sides hold beyond what was read.
+    const IN_FLIGHT: usize = 16 << 20;
+    let gateway = Gateway::simulated();
+    let wrong = "authorization: Bearer sk-nobody\r\n";
+    for path in ["/v1/images/edits", "/v1/images/generations", "/v1/responses", "/admin/v1/keys", "/nowhere"] {
+        for authorization in ["", wrong] {
+            let taken = taken(&gateway, path, authorization);
+            assert!(taken < IN_FLIGHT, "{path}: {taken} bytes were taken");
+        }
+    }
+    // With a good key it is read away, for a client that goes on writing to see the answer.
+    let good = format!("authorization: Bearer {}\r\n", gateway.secret());
+    let taken = taken(&gateway, "/v1/images/edits", &good);
+    assert!(taken > IN_FLIGHT, "{taken} bytes were taken");
+}
+
 #[test]
 fn a_head_that_does_not_come_ends_its_connection() {
     let gateway = Gateway::simulated();

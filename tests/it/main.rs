@@ -22,6 +22,7 @@ mod cli;
 mod clients;
 mod connections;
 mod delivery;
+mod disk;
 mod edits;
 mod fallback;
 mod filters;

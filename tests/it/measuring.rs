@@ -78,10 +78,12 @@ fn health_stands_on_every_listener_and_counts_only_on_their_own() {
 }
 
 #[test]
-fn readiness_says_that_the_disk_takes_no_records() {
+fn readiness_says_that_the_disk_takes_no_uploads_and_no_records() {
     let home = TempDir::new().expect("a directory");
     let Some(disk) = SmallDisk::mount(&home.path().join("data"), 16) else { return };
-    let program = || Program::new(home.path()).env("IMAGATE_DATA_DIR", "data").env("IMAGATE_LISTEN", "127.0.0.1:0");
+    let file = "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n\n[uploads]\nmin_free_megabytes = 4\n";
+    std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
+    let program = || Program::new(home.path()).env("IMAGATE_CONFIG", "imagate.toml");
     let made = program().args(["key", "create", "--name", "it", "--json"]).run().json();
     let key = made["secret"].as_str().expect("a secret");
     let server = program().args(["serve"]).serve();
@@ -91,11 +93,20 @@ fn readiness_says_that_the_disk_takes_no_records() {
     };
     assert_eq!(ready(), (200, "ready\n".to_owned()));
 
-    disk.fill();
     let generation = || Call::generation().key(key).json(&request(json!({"size": "1024x1024"}))).send(server.address());
+    disk.fill_but(3);
+    let short = (503, "not ready: disk_space\n".to_owned());
+    eventually("there is no room for uploads", || (ready() == short).then_some(()));
+    generation().good();
+    assert_eq!(ready(), short);
+    disk.clear();
+    eventually("there is room again", || (ready().0 == 200).then_some(()));
+
+    disk.fill();
     let refused = eventually("a record is not taken", || Some(generation()).filter(|answer| answer.status != 200));
     refused.error(503);
-    assert_eq!(ready(), (503, "not ready: store_writes\n".to_owned()));
+    let full = (503, "not ready: store_writes, disk_space\n".to_owned());
+    eventually("it takes nothing", || (ready() == full).then_some(()));
     eventually("it fails again and again", || {
         generation();
         let log = server.stderr();

@@ -152,8 +152,8 @@ pub(super) struct RawUploads {
     /// `disk_megabytes`.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) disk_megabytes_per_key: Option<u32>,
-    /// Free space of the file system that is reserved for the database: uploads are refused while less is free.
-    /// Default: 64.
+    /// Free space of the file system that is reserved for the database: uploads are refused while less is free,
+    /// and answers are not kept while less than twice as much is free. Default: 64.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub(super) min_free_megabytes: Option<u32>,
 }

@@ -9,7 +9,7 @@ use super::attempt::{Unmade, Won};
 use super::deliver::{self, Terms, Verdict};
 use super::made::Made;
 use super::work::Work;
-use super::{Ask, again, attempt, counted, outcome, permit, screen};
+use super::{Ask, again, attempt, counted, outcome, permit, screen, unreadable};
 use crate::error::{Error, Fault, Reason, Rejection};
 use crate::gateway::Gateway;
 use crate::gateway::accounts::ResponseAccount;
@@ -33,7 +33,7 @@ pub(crate) async fn create_response(
     headers: &HeaderMap,
     body: Kept,
 ) -> Result<Made, Error> {
-    let job = counted(gateway, &caller, gateway.image_models().response(body, headers, Utc::now()))?;
+    let job = counted(gateway, &caller, check(gateway, headers, body).await)?;
     counted(gateway, &caller, permit::check(gateway, caller.group_name(), &job))?;
     let job = counted(gateway, &caller, at_its_maker(gateway, &caller, job).await)?;
     let injects = gateway.injects_tool(caller.group_name()) && job.lacks_tool();
@@ -43,6 +43,14 @@ pub(crate) async fn create_response(
     let turn = ask.turn.clone().filter(|_| ask.idempotency_key.is_none());
     let task = SharedTask::from(job.within(turn));
     again::answer(Arc::new(Work::new(gateway, caller, ask, task))).await
+}
+
+/// Checks a request against the rules, for which all of its body is read.
+async fn check(gateway: &Arc<Gateway>, headers: &HeaderMap, body: Kept) -> Result<ResponseJob, Error> {
+    let (received, whole) = (Utc::now(), body.clone());
+    let (rules, headers) = (Arc::clone(gateway), headers.clone());
+    let check = move || rules.image_models().response(body, &headers, received);
+    whole.reading(check).await.map_err(|error| unreadable(&error))?
 }
 
 /// Makes the response to a request whose intent is recorded.
@@ -93,7 +101,7 @@ pub(super) async fn make(
 /// What may be drawn is screened like a prompt; talk is not what the operator's filter is for.
 async fn attempts(
     work: &Work,
-    job: &ResponseJob,
+    job: &Arc<ResponseJob>,
     record: &mut OpenRecord,
     abandoned: impl Future<Output = ()> + Send,
 ) -> Result<Won, Unmade> {
@@ -101,7 +109,7 @@ async fn attempts(
         let checked = screen::check_task(&work.gateway, work.caller.group_name(), job).await;
         checked.map_err(|error| Unmade::Failed(error, None))?;
     }
-    attempt::run(work.asker(), Task::from(job), record, abandoned).await
+    attempt::run(work.asker(), Task::from(&**job), record, abandoned).await
 }
 
 /// `auto` is never a mismatch.

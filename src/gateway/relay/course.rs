@@ -40,7 +40,7 @@ impl Course {
     /// The next pieces for the caller.
     pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
         if let Self::Gathered(gathered) = self {
-            return Poll::Ready(gathered.step());
+            return gathered.poll_step(cx);
         }
         either!(self, poll_step(cx), Poll::Pending)
     }

@@ -4,10 +4,14 @@
 //! known how many images there are. Memory is constant, whatever the images weigh.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::course::Course;
 use super::fill::{self, Asked, Usage, sum};
@@ -48,6 +52,8 @@ pub(super) struct Gathered {
     /// The image that is being read, and how far.
     at: usize,
     offset: u64,
+    /// The next piece, read on a thread that may wait.
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 /// Reads an answer of one image to its end, onto the disk. It is read to its end also where the disk does not take it: the
@@ -86,7 +92,7 @@ pub(crate) fn gather(images: Vec<Kept>, asked: Asked, lost: Option<Usage>) -> Pr
     let charged = images.iter().map(|image| image.summary.usage).fold(lost, sum);
     let delivered = images.iter().flat_map(|image| image.summary.delivered.iter().copied()).collect();
     let summary = Summary { delivered, usage: charged, response_id: None };
-    Proven { course: Course::Gathered(Box::new(Gathered { asked, images, summary, at: 0, offset: 0 })) }
+    Proven { course: Course::Gathered(Box::new(Gathered { asked, images, summary, at: 0, offset: 0, reading: None })) }
 }
 
 // === impl Kept ===
@@ -102,30 +108,30 @@ impl Kept {
 
 impl Gathered {
     /// The next pieces for the caller.
-    pub(super) fn step(&mut self) -> Result<Step, Broken> {
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
         let Some(image) = self.images.get(self.at) else {
-            return Ok(Step::End(self.end(), self.summary.clone()));
+            return Poll::Ready(Ok(Step::End(self.end(), self.summary.clone())));
         };
-        let mut pieces = Vec::new();
-        if self.offset == 0 {
-            pieces.push(Bytes::from_static(if self.at == 0 { BEGIN } else { b"," }));
-        }
-        let left = image.element.len() - self.offset;
-        let mut buffer = vec![0; usize::try_from(left).map_or(READ, |left| left.min(READ))];
-        let read = image.element.read_at(self.offset, &mut buffer).map_err(|error| {
-            tracing::error!(%error, "an image that was kept cannot be read back");
-            Broken::Lost
-        })?;
-        if read == 0 && left > 0 {
-            return Err(Broken::Lost);
-        }
-        buffer.truncate(read);
-        pieces.push(Bytes::from(buffer));
-        self.offset += read as u64;
-        if self.offset == image.element.len() {
+        let (file, offset) = (&image.element, self.offset);
+        let reading = self.reading.get_or_insert_with(|| {
+            let file = Arc::clone(file);
+            Handle::current().spawn_blocking(move || read(&file, offset))
+        });
+        let read = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
+        self.reading = None;
+        let piece = match read {
+            Ok(piece) => piece,
+            Err(error) => {
+                tracing::error!(%error, "an image that was kept cannot be read back");
+                return Poll::Ready(Err(Broken::Lost));
+            }
+        };
+        let before = (offset == 0).then(|| Bytes::from_static(if self.at == 0 { BEGIN } else { b"," }));
+        self.offset += piece.len() as u64;
+        if self.offset == file.len() {
             (self.at, self.offset) = (self.at + 1, 0);
         }
-        Ok(Step::Pieces(pieces))
+        Poll::Ready(Ok(Step::Pieces(before.into_iter().chain([piece]).collect())))
     }
 
     fn end(&self) -> Bytes {
@@ -146,4 +152,15 @@ impl Gathered {
     pub(super) fn first(&self) -> Option<Facts> {
         self.images.first().and_then(Kept::facts)
     }
+}
+
+fn read(file: &Spooled, offset: u64) -> io::Result<Bytes> {
+    let left = file.len() - offset;
+    let mut buffer = vec![0; usize::try_from(left).map_or(READ, |left| left.min(READ))];
+    let count = file.read_at(offset, &mut buffer)?;
+    if count == 0 && left > 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    buffer.truncate(count);
+    Ok(buffer.into())
 }

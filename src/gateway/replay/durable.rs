@@ -113,7 +113,7 @@ impl Keyed {
         let found = found.filter(|found| found.row.expires_at > now && !self.forgetting().contains(fingerprint));
         let Some(found) = found else { return Ok(None) };
         let ReplayState::Done(done) = found.state else { return Ok(Some(Orphans::unknown())) };
-        let Some(tape) = self.tape_of(fingerprint, &done) else { return Ok(Some(Orphans::unknown())) };
+        let Some(tape) = self.tape_of(fingerprint, &done).await else { return Ok(Some(Orphans::unknown())) };
         let (keyed, row, file) = (Arc::clone(self), found.row, done.file);
         let given = move |whole: bool| {
             if whole {
@@ -140,11 +140,11 @@ impl Keyed {
     }
 
     /// The answer of a row, read from its file; `None` if the file is gone.
-    pub(super) fn tape_of(&self, scope: &Digest, done: &ReplayDone) -> Option<Tape> {
+    pub(super) async fn tape_of(&self, scope: &Digest, done: &ReplayDone) -> Option<Tape> {
         let headers = serde_json::from_str(&done.headers).ok()?;
         let head = Head { status: done.status, content_type: done.content_type.clone(), headers };
         let key = self.vault.open(&context(scope, done.size), &done.key).ok().and_then(FileKey::restore)?;
-        let frames = self.shelf.reopen(&done.file, &key, done.size).ok()?;
+        let frames = self.shelf.reopen(&done.file, key, done.size).await.ok()?;
         Some(Tape::from_file(head, frames, done.size))
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use super::shelf::PART;
-use crate::gateway::spool::at;
+use crate::gateway::spool::{at, waits};
 
 /// Bytes of a frame before it is sealed. A reader holds one of them.
 pub(super) const FRAME: usize = 64 * 1024;
@@ -26,7 +26,8 @@ pub(super) struct FileKey([u8; 32]);
 
 /// A file in frames.
 pub(super) struct Frames {
-    file: File,
+    /// `None` only while it is being dropped.
+    file: Option<File>,
     key: LessSafeKey,
     /// A file without a name goes with its last reader.
     path: Option<PathBuf>,
@@ -85,13 +86,15 @@ impl Frames {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let key = FileKey::random()?;
         let cipher = key.cipher()?;
-        let file = options.open(unfinished(&path))?;
+        waits::note();
+        let file = Some(options.open(unfinished(&path))?);
         Ok((Self { file, key: cipher, path: Some(path), whole: AtomicBool::new(false) }, key))
     }
 
     /// A new file without a name, whose key nobody keeps.
     pub(super) fn nameless(folder: &Path) -> io::Result<Self> {
-        let (file, key) = (tempfile::tempfile_in(folder)?, FileKey::random()?.cipher()?);
+        waits::note();
+        let (file, key) = (Some(tempfile::tempfile_in(folder)?), FileKey::random()?.cipher()?);
         Ok(Self { file, key, path: None, whole: AtomicBool::new(false) })
     }
 
@@ -101,18 +104,19 @@ impl Frames {
     ///
     /// Where it is gone, or not as long as it must be.
     pub(super) fn open(path: PathBuf, key: &FileKey, size: u64) -> io::Result<Self> {
+        waits::note();
         let file = File::open(&path)?;
         if file.metadata()?.len() != stored(size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Self { file, key: key.cipher()?, path: Some(path), whole: AtomicBool::new(true) })
+        Ok(Self { file: Some(file), key: key.cipher()?, path: Some(path), whole: AtomicBool::new(true) })
     }
 
     /// Seals a frame and writes it. Each number is written once: a nonce must never come twice.
     pub(super) fn write(&self, number: u64, mut frame: Vec<u8>) -> io::Result<()> {
         let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(PURPOSE), &mut frame);
         sealed.map_err(|_| broken("a frame could not be sealed"))?;
-        at::write_all(&self.file, &frame, number * STRIDE)
+        at::write_all(self.file()?, &frame, number * STRIDE)
     }
 
     /// Reads a frame of so many bytes.
@@ -124,7 +128,7 @@ impl Frames {
         let mut frame = vec![0; length + TAG];
         let mut filled = 0;
         while filled < frame.len() {
-            match at::read(&self.file, &mut frame[filled..], number * STRIDE + filled as u64) {
+            match at::read(self.file()?, &mut frame[filled..], number * STRIDE + filled as u64) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -140,7 +144,8 @@ impl Frames {
     /// Gives the complete file its final name, and waits until neither a kill nor a power failure can lose it. Blocks:
     /// not for async code.
     pub(super) fn finish(&self) -> io::Result<()> {
-        self.file.sync_data()?;
+        waits::note();
+        self.file()?.sync_data()?;
         if let Some(path) = &self.path {
             std::fs::rename(unfinished(path), path)?;
             self.whole.store(true, Ordering::Release);
@@ -153,22 +158,34 @@ impl Frames {
         Ok(())
     }
 
-    /// Takes the name away; who reads it now may read on.
+    /// Takes the name away, as soon as the disk lets it; who reads it now may read on.
     pub(super) fn remove(&self) {
-        match &self.path {
-            Some(path) if self.whole.load(Ordering::Acquire) => remove(path),
-            Some(path) => remove(&unfinished(path)),
-            None => {}
+        if let Some(path) = self.name() {
+            waits::detach(move || remove(&path));
         }
+    }
+
+    /// The name that the file has now.
+    fn name(&self) -> Option<PathBuf> {
+        let path = self.path.as_ref()?;
+        Some(if self.whole.load(Ordering::Acquire) { path.clone() } else { unfinished(path) })
+    }
+
+    fn file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
         // A file that was never made durable cannot be found again.
-        if !self.whole.load(Ordering::Acquire) {
-            self.remove();
-        }
+        let unfinished = self.name().filter(|_| !self.whole.load(Ordering::Acquire));
+        let file = self.file.take();
+        // Closing a file without a name removes it, which can take as long as unlinking one.
+        waits::detach(move || {
+            unfinished.iter().for_each(|path| remove(path));
+            drop(file);
+        });
     }
 }
 
@@ -182,8 +199,9 @@ pub(super) fn stored(size: u64) -> u64 {
     size + size.div_ceil(FRAME as u64) * TAG as u64
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file that may be gone already. Blocks: not for async code.
 pub(super) fn remove(path: &Path) {
+    waits::note();
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::error!(%error, "the file of a kept answer could not be removed");

@@ -189,18 +189,18 @@ impl Keyed {
     }
 
     /// What stands in the store for somebody else's claim.
-    pub(super) fn taken(&self, taken: &StoredReplay, digest: &Digest) -> Option<Entrance> {
+    pub(super) async fn taken(&self, taken: &StoredReplay, digest: &Digest) -> Option<Entrance> {
         if taken.row.digest != *digest {
             return Some(Entrance::Conflict);
         }
         match &taken.state {
-            ReplayState::Done(done) => Some(self.reopen(&taken.row.scope, done)),
+            ReplayState::Done(done) => Some(self.reopen(&taken.row.scope, done).await),
             ReplayState::Running => (taken.row.node == self.node).then_some(Entrance::Lost),
         }
     }
 
-    fn reopen(&self, scope: &Digest, done: &ReplayDone) -> Entrance {
-        let tape = self.tape_of(scope, done);
+    async fn reopen(&self, scope: &Digest, done: &ReplayDone) -> Entrance {
+        let tape = self.tape_of(scope, done).await;
         tape.map_or(Entrance::Lost, |tape| Entrance::Follow(Follower::of(&Arc::new(tape))))
     }
 
@@ -221,7 +221,8 @@ impl Keyed {
     /// Clears what is over.
     pub(super) async fn sweep(&self) -> Result<(), ReplayError> {
         let now = Timestamp::now();
-        self.shelf.expire(now);
+        let shelf = Arc::clone(&self.shelf);
+        tokio::task::spawn_blocking(move || shelf.expire(now)).await.map_err(|_| ReplayError::Stopped)?;
         let late = std::mem::take(&mut *self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner));
         let mut late = late.into_iter();
         while let Some((scope, request_id)) = late.next() {

@@ -30,6 +30,7 @@ use super::ticket::KEEP_PATIENCE;
 use crate::error::{Error, Fault};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
+use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::Timestamp;
 pub(crate) use index::Expected;
 pub(super) use index::{Candidate, Place, Standing};
@@ -269,7 +270,7 @@ impl Orphans {
 
     async fn write<M: Recordable>(self: &Arc<Self>, place: Place, made: M, room: Arc<dyn Room>) {
         let (head, body) = made.into_parts();
-        let Some((tape, frames)) = self.file(place, &head) else { return };
+        let Some((tape, frames)) = self.file(place, &head).await else { return };
         let mut recorder = Recorder::begin(tape, head, frames, room);
         if let Err(error) = recorder.pump(body).await {
             tracing::warn!(%error, "an answer broke off while it was written down");
@@ -284,13 +285,13 @@ impl Orphans {
 
     /// The tape of the job and the file to write it to. The file gets a name if a fingerprint makes retries
     /// recognizable after a restart.
-    fn file(&self, place: Place, head: &Head) -> Option<(Arc<Tape>, io::Result<Frames>)> {
+    async fn file(&self, place: Place, head: &Head) -> Option<(Arc<Tape>, io::Result<Frames>)> {
         let known = |entry: &Entry| (Arc::clone(&entry.tape), entry.key.clone(), entry.expected.fingerprint);
         let (tape, owner, fingerprint) = self.index().entries.get(&place).map(known)?;
         let shelf = &self.keyed.shelf;
         let frames = match fingerprint {
-            None => Frames::nameless(shelf.folder()),
-            Some(fingerprint) => shelf.create(&owner, Some(&fingerprint)).map(|(file, frames, key)| {
+            None => shelf.nameless().await,
+            Some(fingerprint) => shelf.begin(&owner, Some(fingerprint)).await.map(|(file, frames, key)| {
                 if let Some(entry) = self.index().entries.get_mut(&place) {
                     entry.unfinished = Some(Unfinished { file, key, head: head.clone() });
                 }
@@ -420,6 +421,10 @@ impl Orphans {
 impl Room for Orphans {
     fn budget(&self) -> &Arc<Budget> {
         &self.budget
+    }
+
+    fn free(&self) -> &FreeSpace {
+        self.keyed.shelf.free()
     }
 
     /// Never one that is being read.

@@ -1,8 +1,10 @@
-//! Room on disk: a bound, and who makes room when it is reached.
+//! Room on disk: a bound, the free space that is not for kept answers, and who makes room when either is reached.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::gateway::spool::FreeSpace;
 
 /// Files are counted in blocks of the disk, so that many small ones are bounded too.
 const BLOCK: u64 = 4096;
@@ -19,6 +21,9 @@ pub(super) trait Room: Send + Sync {
     /// What there is.
     fn budget(&self) -> &Arc<Budget>;
 
+    /// What is left of the file system.
+    fn free(&self) -> &FreeSpace;
+
     /// Lets one file go. `false` where none can.
     fn evict(&self) -> bool;
 }
@@ -30,12 +35,34 @@ pub(super) struct Reserved {
     bytes: u64,
 }
 
-/// Makes room for so many bytes.
+/// Makes room for so many bytes that are to be written. Blocks: not for async code.
+///
+/// # Errors
+///
+/// Where nothing is left that could go, or the disk lacks more than all of it.
+pub(super) fn reserve(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
+    let (missing, budget) = (room.free().missing_for_kept(bytes), room.budget());
+    let full = || io::Error::new(io::ErrorKind::StorageFull, "the rest of the disk is not for kept answers");
+    let before = budget.used();
+    // Where all that is kept would not help, none of it goes for nothing.
+    if missing > before {
+        return Err(full());
+    }
+    // What goes is counted here: the disk may take its time to give it back.
+    while before.saturating_sub(budget.used()) < missing {
+        if !room.evict() {
+            return Err(full());
+        }
+    }
+    reserve_written(room, bytes)
+}
+
+/// Makes room for a file that is there already.
 ///
 /// # Errors
 ///
 /// Where nothing is left that could go.
-pub(super) fn reserve(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
+pub(super) fn reserve_written(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
     let (budget, bytes) = (room.budget(), bytes.div_ceil(BLOCK) * BLOCK);
     while !budget.take(bytes) {
         if !room.evict() {
@@ -57,7 +84,6 @@ impl Budget {
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
     }
 
-    #[cfg(test)]
     pub(super) fn used(&self) -> u64 {
         self.used.load(Ordering::Acquire)
     }
@@ -87,11 +113,19 @@ impl Drop for Reserved {
 mod tests {
     use super::*;
 
-    struct Shelf(Arc<Budget>, std::sync::Mutex<Vec<Reserved>>);
+    struct Shelf(Arc<Budget>, std::sync::Mutex<Vec<Reserved>>, FreeSpace);
+
+    fn shelf(budget: &Arc<Budget>, floor: u64) -> Shelf {
+        Shelf(Arc::clone(budget), std::sync::Mutex::default(), FreeSpace::new(std::env::temp_dir(), floor))
+    }
 
     impl Room for Shelf {
         fn budget(&self) -> &Arc<Budget> {
             &self.0
+        }
+
+        fn free(&self) -> &FreeSpace {
+            &self.2
         }
 
         fn evict(&self) -> bool {
@@ -102,7 +136,7 @@ mod tests {
     #[test]
     fn room_is_made_as_long_as_something_can_go() {
         let budget = Budget::new(3 * BLOCK);
-        let shelf = Shelf(Arc::clone(&budget), std::sync::Mutex::default());
+        let shelf = shelf(&budget, 0);
         let mut first = reserve(&shelf, BLOCK).unwrap();
         first.join(reserve(&shelf, 1).unwrap());
         shelf.1.lock().unwrap().push(first);
@@ -113,5 +147,20 @@ mod tests {
         assert_eq!(budget.used(), 2 * BLOCK);
         drop(second);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn where_all_of_it_would_not_help_the_disk_none_of_it_goes() {
+        let budget = Budget::new(u64::MAX);
+        let shelf = shelf(&budget, u64::MAX / 4);
+        let kept = reserve_written(&shelf, BLOCK).unwrap();
+        shelf.1.lock().unwrap().push(kept);
+        assert_eq!(reserve(&shelf, 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(shelf.1.lock().unwrap().len(), 1);
+        // What the disk lacks is held by what is kept: that goes, and nothing else.
+        shelf.1.lock().unwrap().push(reserve_written(&shelf, u64::MAX / 2).unwrap());
+        reserve(&shelf, 1).unwrap();
+        assert_eq!((shelf.1.lock().unwrap().len(), budget.used()), (1, BLOCK));
     }
 }

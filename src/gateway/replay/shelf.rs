@@ -13,9 +13,11 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
 
+use super::FOLDER;
 use super::fingerprint::Digest;
 use super::frames::{FileKey, Frames, remove};
-use super::room::{Budget, Reserved, Room, reserve};
+use super::room::{Budget, Reserved, Room, reserve_written};
+use crate::gateway::spool::{FreeSpace, waits};
 use crate::gateway::store::{KeyId, Timestamp};
 
 /// The extension of a file that is being written.
@@ -43,6 +45,7 @@ pub(super) struct Windows {
 pub(super) struct Shelf {
     folder: PathBuf,
     budget: Arc<Budget>,
+    free: FreeSpace,
     windows: Windows,
     finished: Mutex<Finished>,
 }
@@ -91,12 +94,13 @@ enum Found {
 // === impl Shelf ===
 
 impl Shelf {
-    /// Takes the folder, closed to other users.
+    /// Takes the folder in the data directory, closed to other users.
     ///
     /// # Errors
     ///
     /// Where it cannot be made.
-    pub(super) fn open(folder: PathBuf, max_bytes: u64, windows: Windows) -> io::Result<Arc<Self>> {
+    pub(super) fn open(free: FreeSpace, max_bytes: u64, windows: Windows) -> io::Result<Arc<Self>> {
+        let folder = free.folder().join(FOLDER);
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -104,7 +108,7 @@ impl Shelf {
         builder.create(&folder)?;
         #[cfg(unix)]
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), windows, finished: Mutex::default() }))
+        Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), free, windows, finished: Mutex::default() }))
     }
 
     /// Takes over the files that an earlier process has left, and removes all others.
@@ -147,7 +151,7 @@ impl Shelf {
         }
         match found {
             // The row has the details of the answer. A file without a row is never asked for, and expires.
-            Found::Whole(_) => match reserve(self, length) {
+            Found::Whole(_) => match reserve_written(self, length) {
                 Ok(reserved) => self.put(file, expires_at, Some(reserved)),
                 Err(_) => remove(&path),
             },
@@ -173,8 +177,33 @@ impl Shelf {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`Shelf::create`], on a thread that may wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shelf::create`].
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        owner: &KeyId,
+        fingerprint: Option<Digest>,
+    ) -> io::Result<(String, Frames, FileKey)> {
+        let (shelf, owner) = (Arc::clone(self), owner.clone());
+        let create = move || shelf.create(&owner, fingerprint.as_ref());
+        tokio::task::spawn_blocking(create).await.map_err(io::Error::other)?
+    }
+
+    /// Creates a file without a name, for an answer that no retry could find after a restart.
+    ///
+    /// # Errors
+    ///
+    /// Where the disk has no room for it.
+    pub(super) async fn nameless(&self) -> io::Result<Frames> {
+        let folder = self.folder.clone();
+        tokio::task::spawn_blocking(move || Frames::nameless(&folder)).await.map_err(io::Error::other)?
+    }
+
     /// Creates a file for an answer of this API key, and returns its final name, the file and its key. The name for an
-    /// orphan contains the fingerprint of its request.
+    /// orphan contains the fingerprint of its request. Blocks: not for async code.
     ///
     /// # Errors
     ///
@@ -198,7 +227,8 @@ impl Shelf {
                 owned.count();
             }
         }
-        remove(&self.folder.join(file));
+        let path = self.folder.join(file);
+        waits::detach(move || remove(&path));
     }
 
     /// A file that was finished before.
@@ -206,8 +236,9 @@ impl Shelf {
     /// # Errors
     ///
     /// Where it is gone or damaged.
-    pub(super) fn reopen(&self, file: &str, key: &FileKey, size: u64) -> io::Result<Frames> {
-        Frames::open(self.path(file)?, key, size)
+    pub(super) async fn reopen(&self, file: &str, key: FileKey, size: u64) -> io::Result<Frames> {
+        let path = self.path(file)?;
+        tokio::task::spawn_blocking(move || Frames::open(path, &key, size)).await.map_err(io::Error::other)?
     }
 
     /// A name from the database must be no more than a name.
@@ -226,7 +257,7 @@ impl Shelf {
         owned.answers.insert(number, Answer { file, expires_at, reserved });
     }
 
-    /// Removes what is too old.
+    /// Removes what is too old. Blocks: not for async code.
     pub(super) fn expire(&self, now: Timestamp) {
         let mut old = Vec::new();
         {
@@ -239,11 +270,6 @@ impl Shelf {
             finished.lost.retain(|_, until| *until > now);
         }
         old.iter().for_each(|old| remove(&self.folder.join(&old.file)));
-    }
-
-    /// Where orphans may have their files.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 }
 
@@ -287,6 +313,10 @@ impl Owned {
 impl Room for Shelf {
     fn budget(&self) -> &Arc<Budget> {
         &self.budget
+    }
+
+    fn free(&self) -> &FreeSpace {
+        &self.free
     }
 
     /// Drops the oldest answer of the API key that holds the most bytes.

@@ -5,6 +5,7 @@ mod orphans;
 mod tape;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -61,13 +62,23 @@ impl House {
     /// The room. Opened again while the first is still there, it is what a start after a kill finds.
     async fn open(&self) -> Replay {
         let store = Arc::clone(&self.double) as Arc<dyn Store>;
-        Replay::open(&self.settings, self.dir.path(), store, self.store.vault().clone(), NodeId::only()).await.unwrap()
+        Replay::open(&self.settings, self.free(), store, self.store.vault().clone(), NodeId::only()).await.unwrap()
+    }
+
+    /// All of the disk.
+    fn free(&self) -> FreeSpace {
+        FreeSpace::new(self.dir.path().to_owned(), 0)
     }
 
     /// The names and sizes of what lies on disk.
     fn files(&self) -> Vec<(std::path::PathBuf, u64)> {
         let entries = std::fs::read_dir(self.dir.path().join(FOLDER)).unwrap().map(Result::unwrap);
         entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect()
+    }
+
+    /// Waits until nothing lies there any more: threads of their own remove files.
+    async fn cleared(&self) {
+        cleared(&self.dir.path().join(FOLDER)).await;
     }
 
     fn edit(&self, image: u8) -> Arc<Job> {
@@ -84,6 +95,17 @@ impl House {
         let fields: Map<String, Value> = json!({"model": "gpt-image-2", "prompt": "red"}).as_object().unwrap().clone();
         Arc::new(rules::edit(EditForm { fields, images, mask: None }, Utc::now()).unwrap())
     }
+}
+
+async fn cleared(folder: &Path) {
+    let left = || std::fs::read_dir(folder).unwrap().count();
+    for _ in 0..1000 {
+        if left() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(left(), 0);
 }
 
 fn job(prompt: &str) -> Arc<Job> {

@@ -53,7 +53,7 @@ impl Ticket {
                 Claimed::New => return Ok(Entrance::Fresh(self)),
                 Claimed::Taken(taken) => taken,
             };
-            if let Some(entrance) = self.keyed.taken(&taken, &self.row.digest) {
+            if let Some(entrance) = self.keyed.taken(&taken, &self.row.digest).await {
                 return Ok(entrance);
             }
             if Instant::now() >= until || reply.is_closed() {
@@ -106,7 +106,7 @@ impl Ticket {
     where
         B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
     {
-        let (named, frames) = match self.keyed.shelf.create(&self.live.owner, None) {
+        let (named, frames) = match self.keyed.shelf.begin(&self.live.owner, None).await {
             Ok((file, frames, key)) => (Some(Unfinished { file, key, head: head.clone() }), Ok(frames)),
             Err(error) => (None, Err(error)),
         };

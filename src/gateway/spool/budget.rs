@@ -1,12 +1,10 @@
-//! Byte budgets: the bytes that unfinished and running requests may hold, in all and for each API key, and the part of
-//! the disk that is reserved for the database.
+//! Byte budgets: the bytes that unfinished and running requests may hold, in all and for each API key.
 //!
 //! Only bytes that are held count, not those that a request announces, so small requests are not refused for the sake
 //! of large ones. A request beyond a budget is refused; requests that hold bytes already are left alone.
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,7 +46,6 @@ pub(crate) struct Usage {
 pub(super) struct Budgets {
     pub(super) memory: Arc<Budget>,
     pub(super) disk: Arc<Budget>,
-    free: FreeSpace,
     refused: AtomicU64,
 }
 
@@ -77,30 +74,17 @@ pub(crate) struct Share {
     bytes: u64,
 }
 
-/// The free space of the file system that the database shares.
-#[derive(Debug)]
-struct FreeSpace {
-    folder: PathBuf,
-    least: u64,
-}
-
 // === impl Budgets ===
 
 impl Budgets {
-    pub(super) fn new(limits: &Uploads, folder: PathBuf) -> Self {
+    pub(super) fn new(limits: &Uploads) -> Self {
         let budget =
             |most, most_per_key, all, key| Arc::new(Budget { most, most_per_key, all, key, held: Mutex::default() });
         Self {
             memory: budget(limits.memory, limits.memory_per_key, Exceeded::Memory, Exceeded::KeyMemory),
             disk: budget(limits.disk, limits.disk_per_key, Exceeded::Disk, Exceeded::KeyDisk),
-            free: FreeSpace { folder, least: limits.min_free },
             refused: AtomicU64::new(0),
         }
-    }
-
-    /// True if writing `bytes` more leaves the database its part of the disk, as the file system reports it.
-    pub(super) fn leaves_free(&self, bytes: u64) -> bool {
-        self.free.available().is_none_or(|available| available >= self.free.least.saturating_add(bytes))
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -157,23 +141,5 @@ impl Drop for Share {
     fn drop(&mut self) {
         // A smaller number is never refused.
         let _: Result<(), Exceeded> = self.set(0);
-    }
-}
-
-// === impl FreeSpace ===
-
-impl FreeSpace {
-    /// The number of bytes that may still be written; `None` if the system does not report it.
-    #[cfg(unix)]
-    fn available(&self) -> Option<u64> {
-        let found = rustix::fs::statvfs(&self.folder).ok()?;
-        Some(found.f_bavail.saturating_mul(found.f_frsize))
-    }
-
-    /// Not known on this system.
-    #[cfg(not(unix))]
-    fn available(&self) -> Option<u64> {
-        let _ = &self.folder;
-        None
     }
 }

@@ -88,6 +88,19 @@ impl Keeper {
 // === impl Kept ===
 
 impl Kept {
+    /// Runs work that reads it: at once where it lies in memory, otherwise on a thread that may wait.
+    ///
+    /// # Errors
+    ///
+    /// Where the work panics.
+    pub(crate) async fn reading<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let Self::Disk { file, .. } = self else { return Ok(work()) };
+        // What it logs belongs to the same request.
+        let span = tracing::Span::current();
+        let pool = Arc::clone(&file.place.pool);
+        pool.off_worker(move || Ok(span.in_scope(work))).await
+    }
+
     /// The part of it from one place to another; what lies behind its end is not there.
     pub(crate) fn part(&self, from: u64, to: u64) -> Self {
         let (from, to) = (from.min(self.len()), to.min(self.len()).max(from.min(self.len())));

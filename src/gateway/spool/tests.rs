@@ -238,3 +238,24 @@ fn the_last_free_space_belongs_to_the_database() {
     assert_eq!(why(spool.begin().map(drop)), Some(Exceeded::Free));
     assert_eq!(idle(&spool), 0, "the files that wait were let go first");
 }
+
+#[tokio::test]
+async fn a_body_on_disk_is_read_on_a_thread_that_may_wait_and_one_in_memory_here() {
+    let (here, reader) = (std::thread::current().id(), || std::thread::current().id());
+    assert_ne!(Kept::on_disk(b"a body").reading(reader).await.unwrap(), here);
+    assert_eq!(Kept::from(Bytes::from_static(b"a body")).reading(reader).await.unwrap(), here);
+}
+
+/// The work of a request takes as long as its disk, and nobody else's.
+#[tokio::test]
+async fn a_disk_that_stalls_stops_only_who_waits_for_it() {
+    let (stalled, disk) = std::sync::mpsc::channel::<()>();
+    let body = Kept::on_disk(b"a body");
+    let waiting = body.reading(move || disk.recv());
+    let others = async {
+        tokio::task::yield_now().await;
+        stalled.send(()).unwrap();
+    };
+    let (read, ()) = tokio::join!(waiting, others);
+    read.unwrap().unwrap();
+}

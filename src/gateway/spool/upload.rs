@@ -32,7 +32,7 @@ pub(crate) struct Upload {
 // === impl Upload ===
 
 impl Upload {
-    /// Looks at what has come.
+    /// Looks at what has come. Blocks: not for async code.
     pub(crate) fn new(param: impl Into<String>, file: Arc<Spooled>) -> Self {
         let header = inspect(&*file);
         Self { param: param.into(), file, header }

@@ -110,9 +110,11 @@ impl Studio {
     }
 
     /// Begins a response; its picture is drawn while the answer is read.
-    pub(super) fn respond(&self, job: &ResponseJob) -> Reply {
-        let body = SimulatedResponse::new(job, Easel::new(&self.easels));
-        Reply { body: ReplyBody::SimulatedResponse(Box::new(body)), simulated: true, by_tool: false, request_id: None }
+    pub(super) async fn respond(&self, job: &ResponseJob) -> Result<Reply, Failure> {
+        let (task, easel) = (job.clone(), Easel::new(&self.easels));
+        let body = job.body().reading(move || SimulatedResponse::new(&task, easel)).await;
+        let body = ReplyBody::SimulatedResponse(Box::new(body.map_err(|_| Failure::new(Class::F, Cause::Failed))?));
+        Ok(Reply { body, simulated: true, by_tool: false, request_id: None })
     }
 }
 

@@ -24,6 +24,11 @@ impl SmallDisk {
 
     /// Takes all free bytes.
     pub(crate) fn fill(&self) {
+        self.fill_but(0);
+    }
+
+    /// Takes every byte that is left but so many megabytes.
+    pub(crate) fn fill_but(&self, megabytes: u64) {
         let mut file = std::fs::File::create(self.filler()).expect("a file");
         let mut piece = vec![b'-'; 1 << 20];
         while piece.len() > 1 {
@@ -31,6 +36,8 @@ impl SmallDisk {
                 piece.truncate(piece.len() / 2);
             }
         }
+        let length = file.metadata().expect("a file").len();
+        file.set_len(length.saturating_sub(megabytes << 20)).expect("a shorter file");
     }
 
     /// Gives back the bytes that [`SmallDisk::fill`] took.

@@ -6,7 +6,6 @@
 //! the parser searches, and only content is passed on in whole frames.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
@@ -21,7 +20,7 @@ use super::fields::{self, Fields};
 use super::{Images, TEXT_MAX, no_room};
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::front::body::Arriving;
-use crate::gateway::spool::{EditForm, Memory, Spool, Spooled, Upload};
+use crate::gateway::spool::{EditForm, Memory, Spool, Upload};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 /// What one text may be: the longest prompt of four-byte characters, and then the rules count them.
@@ -150,14 +149,14 @@ impl Reading<'_> {
             Part::Image => {
                 self.images.room("image")?;
                 let file = self.file(part, &name).await?;
-                self.images.images.push(Upload::new(name, file));
+                self.images.images.push(file);
             }
             Part::Mask => {
                 if self.images.mask.is_some() {
                     return Err(fields::twice(&name));
                 }
                 let file = self.file(part, &name).await?;
-                self.images.mask = Some(Upload::new(name, file));
+                self.images.mask = Some(file);
             }
             Part::Text => self.text(part, &name).await?,
         }
@@ -165,7 +164,7 @@ impl Reading<'_> {
     }
 
     /// An image, into the spool, piece by piece.
-    async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<Arc<Spooled>, Error> {
+    async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<Upload, Error> {
         let mut writer = self.spool.open().await.map_err(|error| no_room(&error))?;
         while let Some(piece) = self.piece(&mut part).await? {
             if writer.len() + piece.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
@@ -173,7 +172,9 @@ impl Reading<'_> {
             }
             writer = writer.append(piece).await.map_err(|error| no_room(&error))?;
         }
-        Ok(writer.finish())
+        // Its head is read, and where its parts are many more than that.
+        let (name, file) = (name.to_owned(), writer.finish());
+        self.spool.off_worker(move || Upload::new(name, file)).await.map_err(|error| no_room(&error))
     }
 
     async fn text(&mut self, mut part: Field<'_>, name: &str) -> Result<(), Error> {

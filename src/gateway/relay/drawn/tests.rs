@@ -14,6 +14,7 @@ use crate::gateway::relay::{
     Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, Unkept, Usage, gather, keep, prove_drawn,
 };
 use crate::gateway::spool::Spool;
+use crate::gateway::spool::waits::tests::noted;
 use crate::gateway::upstream::{ReplyBody, ReplyError};
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
@@ -335,7 +336,9 @@ async fn several_kept_images_are_one_answer() {
     }
     let answer = Asked { count: 2, ..asked(false) };
     let lost = Usage { input: 5, input_text: 5, total: 5, ..Usage::default() };
+    let before = noted();
     let (text, ending, summary) = read(gather(images, answer, Some(lost))).await;
+    assert_eq!(noted(), before, "no file is read on a thread of the runtime");
     let json: Value = serde_json::from_str(&text).expect("JSON");
     let found: Vec<&Value> = json["data"].as_array().expect("images").iter().map(|image| &image["b64_json"]).collect();
     assert!(found == [&json!(long), &json!(OTHER)], "the images, in their order");

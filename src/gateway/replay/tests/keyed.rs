@@ -3,6 +3,7 @@
 use super::super::room::Room as _;
 use super::*;
 use crate::gateway::replay::ticket::Ticket;
+use crate::gateway::spool::waits::tests::noted;
 use crate::gateway::store::StoreError;
 
 const KEY: &str = "3f1c-a-key-of-a-caller";
@@ -198,7 +199,7 @@ async fn a_ticket_dropped_and_a_body_broken_off_are_lost() {
     first.record(Ok(Made::broken(&bytes(100_000)))).await;
     assert_eq!(read(reader).await, Err(Broken));
     check(&replay, &house.bob, &broken, "lost").await;
-    assert_eq!(house.files(), []);
+    house.cleared().await;
 }
 
 #[tokio::test]
@@ -279,7 +280,8 @@ async fn an_answer_larger_than_all_room_is_given_once_and_never_paid_twice() {
     let (one, other) = tokio::join!(read(one), read(other));
     recording.await.unwrap();
     assert_eq!((one.unwrap(), other.unwrap()), (answer.clone(), answer));
-    assert_eq!((house.files(), replay.keyed.shelf.budget().used()), (vec![], 0));
+    assert_eq!(replay.keyed.shelf.budget().used(), 0);
+    house.cleared().await;
     check(&replay, &house.ada, &job, "lost").await;
 }
 
@@ -330,7 +332,7 @@ async fn trouble_with_the_store_costs_nothing_before_and_no_image_after() {
     assert_eq!(read(reader).await.unwrap(), b"an image");
     house.double.set_trouble(None);
     check(&replay, &house.ada, &job, "lost").await;
-    assert_eq!(house.files(), []);
+    house.cleared().await;
 }
 
 #[tokio::test]
@@ -391,7 +393,7 @@ async fn a_claim_of_another_node_is_watched_until_there_is_an_answer_or_none() {
     let (here, job) = (Arc::new(house.open().await), job("red"));
     let store = Arc::clone(&house.store) as Arc<dyn Store>;
     let vault = house.store.vault().clone();
-    let there = Replay::open(&house.settings, house.dir.path(), store, vault, NodeId::from("other")).await.unwrap();
+    let there = Replay::open(&house.settings, house.free(), store, vault, NodeId::from("other")).await.unwrap();
     let first = ticket(&there, &house.ada, &job).await;
     let watching = {
         let (here, ada, job) = (Arc::clone(&here), house.ada.clone(), Arc::clone(&job));
@@ -399,4 +401,27 @@ async fn a_claim_of_another_node_is_watched_until_there_is_an_answer_or_none() {
     };
     first.record(Ok(Made::whole(b"an image"))).await;
     assert_eq!(watching.await.unwrap(), "follow");
+}
+
+#[tokio::test]
+async fn no_file_is_touched_on_a_thread_of_the_runtime() {
+    let house = House::new().await;
+    let (replay, before, answer) = (house.open().await, noted(), bytes(150_000));
+    // Kept and read, read again, broken off, let go.
+    let job = job("red");
+    ticket(&replay, &house.ada, &job).await.record(Ok(Made::whole(&answer))).await;
+    assert_eq!(read(follower(&replay, &house.ada, &job).await).await.unwrap(), answer);
+    ticket(&replay, &house.bob, &job).await.record(Ok(Made::broken(&answer))).await;
+    // Orphans without a name and with one, which retries take away.
+    for fingerprint in [None, Some([7; 32])] {
+        let expected = Expected { request_id: "req_2".to_owned(), fingerprint, ..Expected::default() };
+        let (waiting, promise) = replay.expect(&house.ada, &job, expected);
+        drop(waiting);
+        promise.done(Ok(Made::whole(&answer))).await;
+        assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
+    }
+    replay.keyed.sweep().await.unwrap();
+    replay.drain().await;
+    drop(replay);
+    assert_eq!(noted(), before);
 }

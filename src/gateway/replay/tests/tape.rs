@@ -9,7 +9,7 @@ use super::*;
 fn shelf(max_bytes: u64) -> (TempDir, Arc<Shelf>) {
     let dir = TempDir::new().unwrap();
     let shelf = Shelf::open(
-        dir.path().to_owned(),
+        FreeSpace::new(dir.path().to_owned(), 0),
         max_bytes,
         Windows { answers: Duration::from_secs(86_400), orphans: Duration::from_secs(300) },
     )
@@ -68,7 +68,7 @@ async fn a_recorder_that_is_dropped_has_broken_off() {
     recorder.pump(Made::whole(&bytes(70_000))).await.unwrap();
     drop(recorder);
     assert_eq!(read(reader).await, Err(Broken));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    cleared(&dir.path().join(FOLDER)).await;
 }
 
 #[tokio::test(start_paused = true)]

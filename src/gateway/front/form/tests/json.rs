@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::gateway::front::form::data_url::URL_MAX;
+use crate::gateway::spool::waits::tests::noted;
 
 const JSON: &str = "application/json";
 
@@ -310,4 +311,12 @@ async fn a_remote_address_is_refused_before_the_rest_is_read() {
     let (result, pulled) = Place::new().pull(JSON, [open].into_iter().chain(zeros(1 << 30))).await;
     assert_refused(result, 400, Some("images[0].image_url"));
     assert!(pulled < 100, "{pulled}");
+}
+
+#[tokio::test]
+async fn no_file_is_touched_on_a_thread_of_the_runtime() {
+    let place = Place::new();
+    let before = noted();
+    drop(place.read(JSON, vec![example().to_string().into()]).await.unwrap());
+    assert_eq!(noted(), before);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::front::form::multipart::boundary;
+use crate::gateway::spool::waits::tests::noted;
 use crate::image::{Flaw, Format};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
@@ -323,4 +324,12 @@ async fn a_disk_that_takes_no_more_is_nobodys_fault() {
     // The first image has the file that was there from the start.
     let two = form(&[file("image", &png(1)), file("image", &png(2))]);
     assert_eq!(place.read(FORM, vec![two]).await.unwrap_err(), Error::Unavailable);
+}
+
+#[tokio::test]
+async fn no_file_is_touched_on_a_thread_of_the_runtime() {
+    let place = Place::new();
+    let before = noted();
+    drop(place.read(FORM, vec![form(&example())]).await.unwrap());
+    assert_eq!(noted(), before);
 }

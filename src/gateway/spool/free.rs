@@ -1,0 +1,104 @@
+//! The free space of the file system, the last of which belongs to the database.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Pool, Spool, waits};
+
+/// How often the free space is looked at (ours): as often as the store.
+const EVERY: Duration = Duration::from_millis(500);
+/// With less than this to go an upload is as good as refused (ours): no frame of a body that is written at once is
+/// larger, so a disk that uploads have filled is seen as full.
+const UPLOAD_BYTES: u64 = 1024 * 1024;
+
+/// The free space of the file system that the database shares.
+#[derive(Debug)]
+pub(crate) struct FreeSpace {
+    folder: PathBuf,
+    /// So many bytes belong to the database.
+    floor: u64,
+}
+
+// === impl FreeSpace ===
+
+impl FreeSpace {
+    pub(crate) const fn new(folder: PathBuf, floor: u64) -> Self {
+        Self { folder, floor }
+    }
+
+    /// Whether so many more bytes leave the database its part. Asks the file system.
+    pub(crate) fn leaves(&self, bytes: u64) -> bool {
+        self.available().is_none_or(|available| available >= self.floor.saturating_add(bytes))
+    }
+
+    /// How many bytes are missing for an answer that is kept: it leaves as much again, which is for uploads. A disk that
+    /// kept answers have filled would take none for days. Asks the file system.
+    pub(crate) fn missing_for_kept(&self, bytes: u64) -> u64 {
+        let least = self.floor.saturating_mul(2).saturating_add(bytes);
+        self.available().map_or(0, |available| least.saturating_sub(available))
+    }
+
+    /// Where it is looked at.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Bytes that may still be written; nothing where the system does not say.
+    #[cfg(unix)]
+    fn available(&self) -> Option<u64> {
+        waits::note();
+        let found = rustix::fs::statvfs(&self.folder).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    /// Nobody is asked here.
+    #[cfg(not(unix))]
+    fn available(&self) -> Option<u64> {
+        let _ = &self.folder;
+        None
+    }
+}
+
+// === impl Spool ===
+
+impl Spool {
+    /// Begins to look at the free space, until the last one who holds the spool is gone.
+    pub(crate) fn watch(&self) {
+        drop(Handle::current().spawn(look_after(Arc::downgrade(&self.pool))));
+    }
+
+    /// Whether the last look found no room for uploads. No disk is asked for this.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.pool.out_of_space.load(Ordering::Relaxed)
+    }
+}
+
+async fn look_after(pool: Weak<Pool>) {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(pool) = pool.upgrade() else { return };
+        let looking = Arc::clone(&pool);
+        match pool.off_worker(move || Ok(!looking.leaves_free(UPLOAD_BYTES))).await {
+            Ok(is_out) => tell(pool.out_of_space.swap(is_out, Ordering::Relaxed), is_out),
+            Err(error) => tracing::error!(%error, "a look at the free space ended in the middle"),
+        }
+    }
+}
+
+/// Says it once, and not at each look.
+fn tell(was_out: bool, is_out: bool) {
+    match (was_out, is_out) {
+        (false, true) => {
+            tracing::warn!("the disk has only as much free as is kept for the database: uploads are refused");
+        }
+        (true, false) => tracing::info!("the disk has room for uploads again"),
+        (false, false) | (true, true) => {}
+    }
+}
