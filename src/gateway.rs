@@ -153,9 +153,10 @@ impl Gateway {
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
         let catalog = Catalog::new(&accounts, &upstream);
-        let replay =
-            Replay::open(&config.replay, &config.data_dir, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         let metrics = Arc::new(Metrics::new());
+        let ledger = Ledger::start(Arc::clone(&rows), node.clone(), Arc::clone(&metrics)).await?;
+        let (data_dir, answers) = (&config.data_dir, Arc::clone(&rows));
+        let replay = Replay::open(&config.replay, data_dir, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = Connections::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.watch();
@@ -171,8 +172,8 @@ impl Gateway {
             upstream,
             accounts,
             replay: Arc::new(replay),
-            retention: Arc::new(RetentionTask::start(Arc::clone(&rows), config.retention)),
-            ledger: Ledger::start(rows, node, Arc::clone(&metrics)).await?,
+            retention: Arc::new(RetentionTask::start(rows, config.retention)),
+            ledger,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(Registry::new(folder))),
             spool: Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?,

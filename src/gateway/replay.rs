@@ -107,6 +107,7 @@ pub(crate) use promise::{Given, Promise, Waiting};
 use crate::error::Error;
 use crate::gateway::config;
 use crate::gateway::keys::Caller;
+use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
 use crate::tables;
@@ -146,6 +147,9 @@ pub(crate) enum ReplayError {
     /// The store has trouble.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A claim could not be stored.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The files of the request cannot be read.
     #[error("the files of a request cannot be read")]
     Files(#[source] io::Error),
@@ -169,6 +173,7 @@ impl Replay {
         settings: &config::Replay,
         data_dir: &Path,
         store: Arc<dyn Store>,
+        ledger: Ledger,
         vault: Vault,
         node: NodeId,
     ) -> Result<Self, ReplayError> {
@@ -178,7 +183,7 @@ impl Replay {
         let shelf = Shelf::open(data_dir.join(FOLDER), room, windows);
         let shelf = shelf.map_err(ReplayError::Folder)?;
         let pending = PendingWork::new();
-        let keyed = Keyed::new(store, vault, shelf, node, settings.idempotency_window);
+        let keyed = Keyed::new(store, ledger, vault, shelf, node, settings.idempotency_window);
         let keyed = Arc::new(keyed.counted_by(pending.clone()));
         let window = settings.orphan_window;
         let orphans = settings.orphans.then(|| Orphans::new(window, Arc::clone(&keyed), share, pending.clone()));

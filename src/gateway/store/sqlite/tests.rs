@@ -210,11 +210,11 @@ async fn a_lock_that_is_held_for_too_long_means_busy() {
     let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
     set(&store, "PRAGMA busy_timeout = 1").await;
     let (node, open) = (NodeId::only(), [record("r1"), record("r2")]);
-    let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1])];
-    assert!(matches!(store.write_records(&node, &writes[..1]).await, Err(StoreError::Busy)));
-    assert!(matches!(store.write_records(&node, &writes).await, Err(StoreError::Busy)));
+    let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
+    assert!(matches!(store.write_rows(&node, &writes[..1]).await, Err(StoreError::Busy)));
+    assert!(matches!(store.write_rows(&node, &writes).await, Err(StoreError::Busy)));
     held.rollback().await.unwrap();
-    assert_eq!(store.write_records(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
 }
 
 #[tokio::test]
@@ -223,13 +223,13 @@ async fn a_full_disk_stores_the_whole_batch_or_nothing_and_is_no_lasting_harm() 
     set(&store, "PRAGMA max_page_count = 1").await; // As small as it already is.
     let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
     let open = [record("r1"), Record { end_user: Some(long), ..record("r2") }];
-    let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1])];
-    let error = store.write_records(&node, &writes).await.unwrap_err();
+    let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
+    let error = store.write_rows(&node, &writes).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(!error.blames_the_row());
     set(&store, "PRAGMA max_page_count = 4294967294").await; // There is room again.
     // Were the first one there, it would have no effect now.
-    assert_eq!(store.write_records(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
 }
 
 const ROWS: usize = 100;
@@ -250,8 +250,8 @@ async fn two_processes_write_at_once_and_nothing_is_lost() {
     for number in 0..ROWS {
         let id = format!("r{number}");
         let (open, closed) = (record(&id), finished(&id));
-        store.write_records(&node, &[RecordWrite::Open(&open)]).await.unwrap();
-        store.write_records(&node, &[RecordWrite::Close(&closed)]).await.unwrap();
+        store.write_rows(&node, &[RowWrite::Open(&open)]).await.unwrap();
+        store.write_rows(&node, &[RowWrite::Close(&closed)]).await.unwrap();
     }
     assert!(child.wait().unwrap().success());
     let users: i64 =
