@@ -163,6 +163,45 @@ async fn a_directory_that_lost_its_database_does_not_become_a_new_installation()
 }
 
 #[tokio::test]
+async fn a_lost_database_is_told_by_whatever_is_left_of_it() {
+    let given = || Some(MasterKey::for_test(7));
+    let (marker, answers) = ("imagate.db.marker", "replays/ans_1");
+    for traces in [&[marker][..], &[answers], &["welcomed"], &["imagate.db-wal"], &[marker, answers]] {
+        let dir = TempDir::new().unwrap();
+        // An empty folder, as a start leaves it behind that fails, is no trace.
+        fs::create_dir(dir.path().join("replays")).unwrap();
+        let store = SqliteStore::open(dir.path(), given()).await.unwrap();
+        store.close().await;
+        drop(store);
+        assert!(dir.path().join(marker).exists() && !dir.path().join(MASTER_KEY).exists());
+        for file in [DATABASE, marker] {
+            fs::remove_file(dir.path().join(file)).unwrap();
+        }
+        for trace in traces {
+            fs::write(dir.path().join(trace), "x").unwrap();
+        }
+        let error = refused_with(&dir, given()).await;
+        let named = |trace: &&str| error.to_string().contains(trace.split('/').next().unwrap());
+        assert!(matches!(error, StoreError::Damaged { .. }) && traces.iter().all(named), "{error}");
+        assert!(error.to_string().contains("restore the database") && !dir.path().join(DATABASE).exists(), "{error}");
+        for trace in traces {
+            fs::remove_file(dir.path().join(trace)).unwrap();
+        }
+        SqliteStore::open(dir.path(), given()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_older_installation_gets_its_marker_at_the_next_start() {
+    let (dir, store) = fresh().await;
+    close(store).await;
+    let marker = dir.path().join("imagate.db.marker");
+    fs::remove_file(&marker).unwrap();
+    SqliteStore::open(dir.path(), None).await.unwrap();
+    assert!(marker.exists());
+}
+
+#[tokio::test]
 async fn a_directory_that_lost_its_master_key_gets_no_other_one() {
     let (dir, store) = fresh().await;
     close(store).await;
