@@ -75,6 +75,11 @@ async fn commits_wait_for_the_disk_and_readers_cannot_write() {
     assert_eq!(pragma(&store.writer, "SELECT journal_mode FROM pragma_journal_mode").await, "wal");
     assert_eq!(pragma(&store.writer, "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
     assert_eq!(pragma(&store.writer, "SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
+    for pool in [&store.writer, &store.readers] {
+        assert_eq!(pragma(pool, "SELECT CAST(fullfsync AS TEXT) FROM pragma_fullfsync").await, "1");
+        let checkpoint = "SELECT CAST(checkpoint_fullfsync AS TEXT) FROM pragma_checkpoint_fullfsync";
+        assert_eq!(pragma(pool, checkpoint).await, "1");
+    }
     assert!(sqlx::query("DELETE FROM users").execute(&store.readers).await.is_err());
 }
 
