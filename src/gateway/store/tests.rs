@@ -144,6 +144,29 @@ async fn only_the_running_records_of_the_node_are_interrupted() {
 }
 
 #[tokio::test]
+async fn what_is_interrupted_tells_whom_it_may_have_asked() {
+    for Fixture { store, .. } in stores().await {
+        let attempt = |account: &str, class| Attempt {
+            account: account.to_owned(),
+            class: Some(class),
+            status: None,
+            latency_ms: None,
+            upstream_request_id: None,
+        };
+        let named = Record { account: Some("primary".to_owned()), ..record("r1") };
+        let nobody = Record { account: None, ..record("r2") };
+        let noted =
+            Record { attempts: vec![attempt("primary", Class::N), attempt("second", Class::X)], ..record("r3") };
+        let opens = [&named, &nobody, &noted].map(RowWrite::Open);
+        write(&*store, &opens).await;
+        write(&*store, &[RowWrite::Note(&noted)]).await;
+        store.interrupt_running(&NodeId::only()).await.unwrap();
+        let attempts: Vec<_> = all(&*store).await.into_iter().map(|record| record.attempts).collect();
+        assert_eq!(attempts, [vec![attempt("primary", Class::X)], vec![], noted.attempts.clone()]);
+    }
+}
+
+#[tokio::test]
 async fn records_are_listed_newest_last_and_filtered() {
     for Fixture { store, .. } in stores().await {
         for (id, second, key) in [("b", 2, "key_1"), ("c", 3, "key_2"), ("a", 1, "key_1"), ("d", 3, "key_1")] {

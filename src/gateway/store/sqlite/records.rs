@@ -26,7 +26,12 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     WHERE request_id = $1 AND state = 'running'";
 
 /// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows.
-pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted' WHERE state = 'running' AND node = $1";
+/// If no attempt was noted, the intent names the account that was about to be asked: nobody knows whether it was.
+pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
+    attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
+    THEN json_array(json_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL)) \
+    ELSE attempts END \
+    WHERE state = 'running' AND node = $1";
 
 const NOTE: &str = "UPDATE records SET attempts = $2, account = $3 WHERE request_id = $1 AND state = 'running'";
 
