@@ -169,6 +169,7 @@ impl Replay {
     /// # Errors
     ///
     /// Where the store or the folder cannot be used.
+    #[expect(clippy::too_many_arguments, reason = "what it reads, what it writes through, and whose it is")]
     pub(crate) async fn open(
         settings: &config::Replay,
         data_dir: &Path,

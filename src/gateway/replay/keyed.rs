@@ -90,6 +90,7 @@ pub(super) struct Handed(Option<Entrance>);
 // === impl Keyed ===
 
 impl Keyed {
+    #[expect(clippy::too_many_arguments, reason = "what it reads, what it writes through, and whose it is")]
     pub(super) fn new(
         store: Arc<dyn Store>,
         ledger: Ledger,

@@ -55,9 +55,7 @@ impl Ticket {
             let Ok(written) = timeout(OPEN_PATIENCE, &mut claim).await else {
                 drop(reply.send(Err(LedgerError::Overloaded.into())));
                 // It may come through yet, and then nothing was spent on it.
-                return if let Ok(Written::Done) = claim.await {
-                    self.give_back().await
-                };
+                return self.end_late(claim.await).await;
             };
             let taken = match written {
                 Ok(Written::Done) => break Ok(Entrance::Fresh(self)),
@@ -75,6 +73,12 @@ impl Ticket {
             sleep(OTHER_NODE_PAUSE).await;
         };
         drop(reply.send(entrance.map(Handed::new)));
+    }
+
+    async fn end_late(self, claimed: Result<Written, LedgerError>) {
+        if let Ok(Written::Done) = claimed {
+            self.give_back().await;
+        }
     }
 
     fn claim(&self) -> impl Future<Output = Result<Written, LedgerError>> + use<> {
