@@ -2016,7 +2016,7 @@ pub struct Record {
     /// The account of the last attempt. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub account: ::std::option::Option<::std::string::String>,
-    /// Every call of an upstream, in order.
+    /// Every call of an upstream, in order. Where the gateway was killed the last one is of class X; where it is the only one, it may not have been sent.
     pub attempts: ::std::vec::Vec<RecordAttempt>,
     /// What it cost in US dollars, where a price is known.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -2102,8 +2102,9 @@ pub struct RecordAttempt {
     /// How it failed. Absent where it did not.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub class: ::std::option::Option<RecordClass>,
-    /// How long it took, in milliseconds.
-    pub latency_ms: u64,
+    /// How long it took, in milliseconds. Absent where the gateway was killed meanwhile.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub latency_ms: ::std::option::Option<u64>,
     /// The HTTP status of the upstream, where there was one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<u64>,
@@ -6615,7 +6616,10 @@ pub mod builder {
             ::std::option::Option<super::RecordClass>,
             ::std::string::String,
         >,
-        latency_ms: ::std::result::Result<u64, ::std::string::String>,
+        latency_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
         status: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
         upstream_request_id: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
@@ -6631,7 +6635,7 @@ pub mod builder {
             Self {
                 account: Ok(Default::default()),
                 class: Ok(Default::default()),
-                latency_ms: Err("no value supplied for latency_ms".to_string()),
+                latency_ms: Ok(Default::default()),
                 status: Ok(Default::default()),
                 upstream_request_id: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -6663,7 +6667,7 @@ pub mod builder {
         }
         pub fn latency_ms<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<u64>,
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
             T::Error: ::std::fmt::Display,
         {
             self.latency_ms = value

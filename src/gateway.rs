@@ -156,9 +156,11 @@ impl Gateway {
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
         let catalog = Catalog::new(&accounts, &upstream);
-        let free = FreeSpace::new(config.data_dir.clone(), config.uploads.min_free);
-        let replay = Replay::open(&config.replay, free, Arc::clone(&rows), vault.clone(), node.clone()).await?;
         let metrics = Arc::new(Metrics::new());
+        let ledger = Ledger::start(Arc::clone(&rows), node.clone(), Arc::clone(&metrics)).await?;
+        let free = FreeSpace::new(config.data_dir.clone(), config.uploads.min_free);
+        let answers = Arc::clone(&rows);
+        let replay = Replay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = Connections::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.watch();
@@ -176,8 +178,8 @@ impl Gateway {
             upstream,
             accounts,
             replay: Arc::new(replay),
-            retention: Arc::new(RetentionTask::start(Arc::clone(&rows), config.retention)),
-            ledger: Ledger::start(rows, node, Arc::clone(&metrics)).await?,
+            retention: Arc::new(RetentionTask::start(rows, config.retention)),
+            ledger,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(Registry::new(folder))),
             spool,

@@ -7,7 +7,8 @@
 //! the first upstream byte, the outcome before the caller's last byte; exactly one record for each job, whatever dies.
 //!
 //! One task writes. It commits whatever has gathered while its last commit ran, and waits for no timer: alone a
-//! request pays for one commit, in a crowd hundreds share it.
+//! request pays for one commit, in a crowd hundreds share it. The claims of idempotency keys go the same way, so that
+//! they share the commits of the records.
 
 mod health;
 mod open;
@@ -24,7 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 pub(crate) use crate::gateway::store::{
     Attempt, Class, Delivered, KeyId, NodeId, Record, RequestId, State, TokenDetails, Usage, UserId,
 };
-use crate::gateway::store::{Store, StoreError, Timestamp};
+use crate::gateway::store::{ReplayWrite, Store, StoreError, Timestamp, Written};
 use crate::gateway::telemetry::Metrics;
 use health::WriteHealth;
 pub(crate) use health::WriteTrouble;
@@ -32,12 +33,12 @@ use open::Entry;
 pub(crate) use open::{Call, OpenRecord, Outcome};
 use writer::{Message, Writer};
 
-/// Intents that may wait for the writer. It is far above what a server admits at once; beyond it memory would be
+/// Intents and claims that may wait for the writer. It is far above what a server admits at once; beyond it memory would be
 /// spent on jobs that could only fail.
 const MAX_WAITING_INTENTS: usize = 4096;
 
-/// How long a job waits for its intent: a little longer than the store waits for a lock.
-const OPEN_PATIENCE: Duration = Duration::from_secs(6);
+/// How long a job waits for its intent, or a request for its claim: a little longer than the store waits for a lock.
+pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(6);
 
 /// Longest free text of a request that is kept. A record stays under a kilobyte whatever a caller sends.
 const MAX_TEXT_BYTES: usize = 256;
@@ -125,6 +126,11 @@ impl Ledger {
         Ok(Self { outbox, room, unsettled: watch::Sender::new(0), metrics, health })
     }
 
+    #[cfg(test)]
+    pub(crate) async fn start_for_test(store: Arc<dyn Store>) -> Self {
+        Self::start(store, NodeId::only(), Arc::new(Metrics::new())).await.unwrap()
+    }
+
     /// Begins a record. When this returns, a kill can no longer lose it.
     ///
     /// # Errors
@@ -143,6 +149,25 @@ impl Ledger {
             Err(_) => Err(LedgerError::Overloaded),
         };
         opened.map(OpenRecord::begin)
+    }
+
+    /// Makes a claim durable, or its answer or removal. A caller that no longer waits for a claim or an answer gets none,
+    /// unless its commit has begun.
+    ///
+    /// # Errors
+    /// If the database has not taken it. Nothing may be spent on such a claim.
+    pub(crate) async fn write_replay(&self, write: ReplayWrite) -> Result<Written, LedgerError> {
+        // As for records: the end of a claim needs no bound of its own.
+        let room = match write {
+            ReplayWrite::Claim(_) => {
+                Some(Arc::clone(&self.room).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?)
+            }
+            ReplayWrite::Finish { .. } | ReplayWrite::Forget { .. } => None,
+        };
+        let (reply, answer) = oneshot::channel();
+        let message = Message::Replay { write: Box::new(write), reply, _room: room };
+        self.outbox.send(message).map_err(|_| LedgerError::Stopped)?;
+        answer.await.unwrap_or(Err(LedgerError::Stopped))
     }
 
     /// The reason why records cannot be written; `None` if they can.

@@ -107,6 +107,7 @@ pub(crate) use promise::{Given, Promise, Waiting};
 use crate::error::Error;
 use crate::gateway::config;
 use crate::gateway::keys::Caller;
+use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
@@ -147,6 +148,9 @@ pub(crate) enum ReplayError {
     /// The store has trouble.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A claim could not be stored.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The files of the request cannot be read.
     #[error("the files of a request cannot be read")]
     Files(#[source] io::Error),
@@ -167,10 +171,12 @@ impl Replay {
     /// # Errors
     ///
     /// Where the store or the folder cannot be used.
+    #[expect(clippy::too_many_arguments, reason = "what it reads, what it writes through, and whose it is")]
     pub(crate) async fn open(
         settings: &config::Replay,
         free: FreeSpace,
         store: Arc<dyn Store>,
+        ledger: Ledger,
         vault: Vault,
         node: NodeId,
     ) -> Result<Self, ReplayError> {
@@ -180,7 +186,7 @@ impl Replay {
         let shelf = Shelf::open(free, room, windows);
         let shelf = shelf.map_err(ReplayError::Folder)?;
         let pending = PendingWork::new();
-        let keyed = Keyed::new(store, vault, shelf, node, settings.idempotency_window);
+        let keyed = Keyed::new(store, ledger, vault, shelf, node, settings.idempotency_window);
         let keyed = Arc::new(keyed.counted_by(pending.clone()));
         let window = settings.orphan_window;
         let orphans = settings.orphans.then(|| Orphans::new(window, Arc::clone(&keyed), share, pending.clone()));

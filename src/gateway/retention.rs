@@ -95,7 +95,7 @@ async fn remove_one_kind(store: &dyn Store, kept: Kept, before: Timestamp) -> Re
 mod tests {
     use super::*;
     use crate::gateway::store::testing::{fresh, record};
-    use crate::gateway::store::{Act, AuditFilter, Day, NodeId, Record, RecordFilter, RecordWrite, State, UsageFilter};
+    use crate::gateway::store::{Act, AuditFilter, Day, NodeId, Record, RecordFilter, RowWrite, State, UsageFilter};
     use crate::gateway::store::{PeopleStore as _, UsageStore as _};
 
     const DAY: Duration = Duration::from_secs(86_400);
@@ -110,10 +110,10 @@ mod tests {
 
     async fn store_records(store: &dyn Store, records: &[Record]) {
         let node = NodeId::only();
-        let open: Vec<_> = records.iter().map(RecordWrite::Open).collect();
-        store.write_records(&node, &open).await.unwrap();
+        let open: Vec<_> = records.iter().map(RowWrite::Open).collect();
+        store.write_rows(&node, &open).await.unwrap();
         let ended: Vec<_> = records.iter().map(|record| Record { state: State::Succeeded, ..record.clone() }).collect();
-        store.write_records(&node, &ended.iter().map(RecordWrite::Close).collect::<Vec<_>>()).await.unwrap();
+        store.write_rows(&node, &ended.iter().map(RowWrite::Close).collect::<Vec<_>>()).await.unwrap();
     }
 
     async fn ids(store: &dyn Store) -> Vec<String> {
@@ -129,7 +129,7 @@ mod tests {
         store_records(&*store, &old).await;
         store_records(&*store, &[begun("kept", now - 30 * DAY), begun("new", now)]).await;
         let running = begun("running", now - 90 * DAY);
-        store.write_records(&NodeId::only(), &[RecordWrite::Open(&running)]).await.unwrap();
+        store.write_rows(&NodeId::only(), &[RowWrite::Open(&running)]).await.unwrap();
         let days = async || {
             let filter = UsageFilter { since: Some(Day::from(now).minus(365)), ..UsageFilter::default() };
             store.usage_by_day(&filter).await.unwrap().len()

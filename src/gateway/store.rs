@@ -50,7 +50,7 @@ pub(crate) use people::{
     Redeemed, Role, SecretHash, SessionRow, UserChange, UserChanged, UserFilter, UserRow,
 };
 pub(crate) use record::{Attempt, Class, Delivered, Record, RecordFilter, State, TokenDetails, Usage};
-pub(crate) use replay::{Claimed, ReplayDone, ReplayRow, ReplayState, StoredReplay};
+pub(crate) use replay::{ReplayDone, ReplayRow, ReplayState, ReplayWrite, StoredReplay};
 pub(crate) use rows::{AccountChange, AccountRow, AccountSpec, Failing, NewAccount, TokenRow};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use time::Timestamp;
@@ -116,22 +116,8 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     #[cfg_attr(not(test), expect(dead_code, reason = "an operator who signs an account in anew needs it next"))]
     async fn delete_token(&self, account: &str) -> Result<(), StoreError>;
 
-    /// Claims to make an answer, unless somebody has a claim that is not over at its `created_at`.
-    async fn claim_replay(&self, claim: &ReplayRow) -> Result<Claimed, StoreError>;
-
     /// The claim with that scope, over or not.
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError>;
-
-    /// Stores the answer of a claim. False, and nothing changed, where this request has no running claim any more.
-    async fn finish_replay(
-        &self,
-        scope: &[u8; 32],
-        request_id: &RequestId,
-        done: &ReplayDone,
-    ) -> Result<bool, StoreError>;
-
-    /// Removes the claim of this request, and no other one of the same scope.
-    async fn forget_replay(&self, scope: &[u8; 32], request_id: &RequestId) -> Result<bool, StoreError>;
 
     /// Every claim, oldest first.
     #[cfg_attr(not(test), expect(dead_code, reason = "the tests look through it at what every database keeps"))]
@@ -140,10 +126,10 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// Removes at most `limit` expired claims, except those of the scopes in `but`, and returns the number removed.
     async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
 
-    /// Writes intents and outcomes in the order given, all of them in one transaction.
+    /// Writes records and claims in the order given, all of them in one transaction.
     ///
     /// On success there is one answer for each write; on failure nothing of it has happened.
-    async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError>;
+    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<Written>, StoreError>;
 
     /// Writes a row to find out whether the database takes writes.
     async fn check_writable(&self) -> Result<(), StoreError>;
@@ -169,22 +155,26 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError>;
 }
 
-/// One write to the table of records.
+/// One write of those that share a transaction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum RecordWrite<'a> {
+pub(crate) enum RowWrite<'a> {
     /// The intent: a row in state running, before anything is spent.
     Open(&'a Record),
     /// Writes the calls that were begun into the running row of the same request.
     Note(&'a Record),
     /// The outcome: closes the running row of the same request.
     Close(&'a Record),
+    /// A claim to make an answer, or what became of one.
+    Replay(&'a ReplayWrite),
 }
 
 #[cfg(test)]
-impl<'a> RecordWrite<'a> {
-    fn record(self) -> &'a Record {
+impl<'a> RowWrite<'a> {
+    fn request_id(self) -> &'a RequestId {
         match self {
-            Self::Open(record) | Self::Note(record) | Self::Close(record) => record,
+            Self::Open(record) | Self::Note(record) | Self::Close(record) => &record.request_id,
+            Self::Replay(ReplayWrite::Claim(row)) => &row.request_id,
+            Self::Replay(ReplayWrite::Finish { request_id, .. } | ReplayWrite::Forget { request_id, .. }) => request_id,
         }
     }
 }
@@ -200,11 +190,13 @@ pub(crate) enum Kept {
     UsageDays,
 }
 
-/// What became of one [`RecordWrite`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What became of one [`RowWrite`].
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It is in the database.
     Done,
-    /// An intent whose request id is taken, or an outcome for which no row is running. Nothing was changed.
+    /// An intent whose request id is taken, or an outcome or answer for which no row is running. Nothing was changed.
     NoEffect,
+    /// A claim that somebody has made before. Nothing was changed.
+    Taken(Box<StoredReplay>),
 }

@@ -39,6 +39,29 @@ fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
 }
 
 #[test]
+fn a_killed_job_in_its_first_call_names_the_account_that_was_asked() {
+    let upstream = FakeUpstream::start();
+    upstream.always(FIRST, "gate=never");
+    let mut gateway = two(&upstream);
+    std::thread::scope(|scope| {
+        // Nobody answers it: the process dies first.
+        let call = gateway.call(json!({}));
+        let address = gateway.address();
+        scope.spawn(move || drop(call.try_send(address)));
+        upstream.wait_until("the first account is asked", |ledger| ledger.len() == 1);
+        gateway.kill();
+    });
+    gateway.start();
+    let record = gateway.settled(1).remove(0);
+    let attempt = json!({
+        "account": "first", "class": "X", "status": null, "latency_ms": null, "upstream_request_id": null
+    });
+    assert_eq!((&record["state"], &record["account"]), (&json!("interrupted"), &json!("first")), "{record}");
+    assert_eq!(record["attempts"], json!([attempt]), "{record}");
+    upstream.open_gate("never");
+}
+
+#[test]
 fn the_id_that_the_upstream_gives_a_call_stands_in_its_attempt() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);

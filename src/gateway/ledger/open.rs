@@ -126,7 +126,7 @@ impl Entry {
         let Some(place) = self.calling.iter().position(|(other, _)| *other == call) else { return };
         let (_, began) = self.calling.swap_remove(place);
         if let Some(attempt) = self.record.attempts.get_mut(call.0) {
-            attempt.latency_ms = milliseconds_since(began);
+            attempt.latency_ms = Some(milliseconds_since(began));
         }
     }
 }
@@ -152,7 +152,7 @@ impl OpenRecord {
             account: account.to_owned(),
             class: Some(Class::X),
             status: None,
-            latency_ms: 0,
+            latency_ms: None,
             upstream_request_id: None,
         };
         let call = Call(entry.record.attempts.len());

@@ -1,4 +1,4 @@
-//! The one task that writes records: gather, commit, answer.
+//! The one task that writes records, and the claims of idempotency keys with them: gather, commit, answer.
 //!
 //! An intent that fails is refused at once, because nothing has been spent. An outcome that fails is kept and tried
 //! again for as long as the process lives, because something has. Their number is bounded: where outcomes fail,
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::health::WriteHealth;
 use super::open::{Entry, OpenRecord};
 use super::{LedgerError, NodeId, Record};
-use crate::gateway::store::{RecordWrite, Store, StoreError, Written};
+use crate::gateway::store::{ReplayWrite, RowWrite, Store, StoreError, Written};
 use crate::gateway::telemetry::LogThrottle;
 
 /// The largest transaction: large enough for any crowd, small enough that a reader of the log is not held up.
@@ -41,6 +41,8 @@ pub(super) enum Message {
     Note { record: Box<Record>, reply: Reply<()> },
     /// Make this durable.
     Close(Outgoing),
+    /// Make a claim durable, or what became of one.
+    Replay { write: Box<ReplayWrite>, reply: Reply<Written>, _room: Option<OwnedSemaphorePermit> },
 }
 
 /// A closed record that is not durable yet.
@@ -110,8 +112,7 @@ impl Writer {
     }
 
     async fn commit(&mut self, mut batch: Vec<Message>) {
-        // Whoever gave up waiting for its intent must not get one.
-        batch.retain(|message| !matches!(message, Message::Open { reply, .. } if reply.is_closed()));
+        batch.retain(|message| !message.is_abandoned());
         match self.write(&batch).await {
             Ok(written) => batch.into_iter().zip(written).for_each(|(message, written)| settle(message, written)),
             Err(error) if error.blames_the_row() && batch.len() > 1 => self.commit_singly(batch).await,
@@ -136,7 +137,7 @@ impl Writer {
             return Ok(Vec::new());
         }
         self.health.commit_begins();
-        let written = self.store.write_records(&self.node, &writes).await;
+        let written = self.store.write_rows(&self.node, &writes).await;
         self.note(written.as_ref().err());
         written
     }
@@ -180,6 +181,7 @@ impl Writer {
             match message {
                 Message::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 Message::Note { reply, .. } => drop(reply.send(Err(cause.clone()))),
+                Message::Replay { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 Message::Close(outgoing) => self.keep(outgoing, &cause, hopeless),
             }
         }
@@ -199,11 +201,22 @@ impl Writer {
 }
 
 impl Message {
-    fn as_write(&self) -> RecordWrite<'_> {
+    fn as_write(&self) -> RowWrite<'_> {
         match self {
-            Self::Open { intent, .. } => RecordWrite::Open(&intent.record),
-            Self::Note { record, .. } => RecordWrite::Note(record),
-            Self::Close(outgoing) => RecordWrite::Close(&outgoing.entry.record),
+            Self::Open { intent, .. } => RowWrite::Open(&intent.record),
+            Self::Note { record, .. } => RowWrite::Note(record),
+            Self::Close(outgoing) => RowWrite::Close(&outgoing.entry.record),
+            Self::Replay { write, .. } => RowWrite::Replay(write),
+        }
+    }
+
+    /// Whoever gave up waiting for an intent or a claim must not get one, nor may an answer be found that was given up.
+    /// What is to be forgotten is, whoever waits.
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Open { reply, .. } => reply.is_closed(),
+            Self::Replay { write, reply, .. } => !matches!(**write, ReplayWrite::Forget { .. }) && reply.is_closed(),
+            Self::Note { .. } | Self::Close(_) => false,
         }
     }
 }
@@ -213,7 +226,7 @@ fn settle(message: Message, written: Written) {
         Message::Open { intent, reply, .. } => {
             let opened = match written {
                 Written::Done => Ok(OpenRecord::new(intent)),
-                Written::NoEffect => Err(LedgerError::Duplicate),
+                Written::NoEffect | Written::Taken(_) => Err(LedgerError::Duplicate),
             };
             // Where nobody waits any more the open record comes back and is dropped, which closes it.
             drop(reply.send(opened));
@@ -226,6 +239,7 @@ fn settle(message: Message, written: Written) {
             }
             outgoing.tell(Ok(()));
         }
+        Message::Replay { reply, .. } => drop(reply.send(Ok(written))),
     }
 }
 

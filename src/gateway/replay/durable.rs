@@ -11,7 +11,7 @@ use super::head::Head;
 use super::keyed::{Keyed, context};
 use super::orphans::Orphans;
 use super::tape::Tape;
-use crate::gateway::store::{Claimed, ReplayDone, ReplayRow, ReplayState, RequestId, State, Timestamp};
+use crate::gateway::store::{ReplayDone, ReplayRow, ReplayState, ReplayWrite, RequestId, State, Timestamp, Written};
 
 /// The reason why an answer is not kept.
 pub(super) type NotKept = Box<dyn std::error::Error + Send + Sync>;
@@ -58,10 +58,12 @@ impl Keyed {
             size,
             key: self.vault.seal(&context(&row.scope, size), key.expose())?,
         };
-        if !self.store.finish_replay(&row.scope, &row.request_id, &done).await? {
-            return Err("its claim was over before it".into());
+        let named = done.file.clone();
+        let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), done };
+        match self.ledger.write_replay(finish).await? {
+            Written::Done => Ok(named),
+            Written::NoEffect | Written::Taken(_) => Err("its claim was over before it".into()),
         }
-        Ok(done.file)
     }
 
     /// Looks up earlier tries of this request, begun at `since` or later, in the records.
@@ -99,9 +101,9 @@ impl Keyed {
         frames: &Arc<Frames>,
         size: u64,
     ) -> Result<String, NotKept> {
-        match self.store.claim_replay(row).await? {
-            Claimed::New => self.finish(row, answer, frames, size).await,
-            Claimed::Taken(_) => Err("another orphan of the same request is kept".into()),
+        match self.ledger.write_replay(ReplayWrite::Claim(row.clone())).await? {
+            Written::Done => self.finish(row, answer, frames, size).await,
+            Written::NoEffect | Written::Taken(_) => Err("another orphan of the same request is kept".into()),
         }
     }
 
@@ -109,6 +111,10 @@ impl Keyed {
     /// that answer is lost.
     pub(super) async fn find_orphan(self: &Arc<Self>, fingerprint: &Digest) -> Result<Option<Follower>, ReplayError> {
         let now = Timestamp::now();
+        // Asked before the store is: the row may still be read that is gone when the store has answered.
+        if self.forgetting().contains(fingerprint) {
+            return Ok(None);
+        }
         let found = self.store.find_replay(fingerprint).await?;
         let found = found.filter(|found| found.row.expires_at > now && !self.forgetting().contains(fingerprint));
         let Some(found) = found else { return Ok(None) };

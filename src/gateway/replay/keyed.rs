@@ -21,8 +21,9 @@ use super::pending::{PendingGuard, PendingWork};
 use super::shelf::Shelf;
 use super::tape::Tape;
 use super::ticket::Ticket;
+use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::store::{
-    KeyId, NodeId, ReplayDone, ReplayRow, ReplayState, RequestId, Store, StoredReplay, Timestamp, Vault,
+    KeyId, NodeId, ReplayDone, ReplayRow, ReplayState, ReplayWrite, RequestId, Store, StoredReplay, Timestamp, Vault,
 };
 
 /// The number of expired rows deleted at once, and the pause after that for other users of the store.
@@ -32,6 +33,8 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 /// Everything that has an idempotency key.
 pub(super) struct Keyed {
     pub(super) store: Arc<dyn Store>,
+    /// Its writer makes claims durable, in the commits of the records.
+    pub(super) ledger: Ledger,
     pub(super) vault: Vault,
     pub(super) shelf: Arc<Shelf>,
     pub(super) node: NodeId,
@@ -82,14 +85,22 @@ enum Joined {
 }
 
 /// An entrance on its way to whoever asked. Nobody took it: then nothing was spent.
-struct Handed(Option<Entrance>);
+pub(super) struct Handed(Option<Entrance>);
 
 // === impl Keyed ===
 
 impl Keyed {
-    pub(super) fn new(store: Arc<dyn Store>, vault: Vault, shelf: Arc<Shelf>, node: NodeId, window: Duration) -> Self {
+    #[expect(clippy::too_many_arguments, reason = "what it reads, what it writes through, and whose it is")]
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        ledger: Ledger,
+        vault: Vault,
+        shelf: Arc<Shelf>,
+        node: NodeId,
+        window: Duration,
+    ) -> Self {
         let (live, unforgotten, forgetting) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { store, vault, shelf, node, window, live, unforgotten, forgetting, pending: PendingWork::new() }
+        Self { store, ledger, vault, shelf, node, window, live, unforgotten, forgetting, pending: PendingWork::new() }
     }
 
     /// The same, with its claims counted in `pending` together with other work.
@@ -160,11 +171,7 @@ impl Keyed {
         let row = ReplayRow { scope, digest: live.digest, request_id, node, created_at, expires_at };
         let ticket = Ticket::new(Arc::clone(self), live, row);
         let (reply, answer) = oneshot::channel();
-        tokio::runtime::Handle::current().spawn(async move {
-            let entrance = ticket.ask(&reply).await;
-            // What nobody takes is given back by `Handed`.
-            drop(reply.send(entrance.map(|entrance| Handed(Some(entrance)))));
-        });
+        tokio::runtime::Handle::current().spawn(ticket.ask(reply));
         let mut handed = answer.await.map_err(|_| ReplayError::Stopped)??;
         let entrance = handed.0.take().ok_or(ReplayError::Stopped)?;
         if let Entrance::Fresh(ticket) = &entrance {
@@ -211,11 +218,15 @@ impl Keyed {
 
     /// Gives a claim back, now or at the next sweep.
     pub(super) async fn forget(&self, row: &ReplayRow) {
-        if let Err(error) = self.store.forget_replay(&row.scope, &row.request_id).await {
+        if let Err(error) = self.forget_claim(row.scope, row.request_id.clone()).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a claim that cost nothing is given back later");
             let mut unforgotten = self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner);
             unforgotten.push((row.scope, row.request_id.clone()));
         }
+    }
+
+    async fn forget_claim(&self, scope: Digest, request_id: RequestId) -> Result<(), LedgerError> {
+        self.ledger.write_replay(ReplayWrite::Forget { scope, request_id }).await.map(drop)
     }
 
     /// Clears what is over.
@@ -226,7 +237,7 @@ impl Keyed {
         let late = std::mem::take(&mut *self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner));
         let mut late = late.into_iter();
         while let Some((scope, request_id)) = late.next() {
-            if let Err(error) = self.store.forget_replay(&scope, &request_id).await {
+            if let Err(error) = self.forget_claim(scope, request_id.clone()).await {
                 let mut unforgotten = self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner);
                 unforgotten.push((scope, request_id));
                 unforgotten.extend(late);
@@ -266,6 +277,12 @@ impl Live {
 }
 
 // === impl Handed ===
+
+impl Handed {
+    pub(super) const fn new(entrance: Entrance) -> Self {
+        Self(Some(entrance))
+    }
+}
 
 impl Drop for Handed {
     fn drop(&mut self) {

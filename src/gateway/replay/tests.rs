@@ -1,5 +1,6 @@
 //! The room over a real store and real files, with answers that come when a test says so.
 
+mod commits;
 mod keyed;
 mod orphans;
 mod tape;
@@ -34,6 +35,7 @@ struct House {
     dir: TempDir,
     store: Arc<SqliteStore>,
     double: Arc<Double>,
+    ledger: Ledger,
     settings: config::Replay,
     ada: Caller,
     bob: Caller,
@@ -56,18 +58,29 @@ impl House {
             max_bytes: 64 * MIB,
         };
         let double = Double::of(Arc::clone(&store) as Arc<dyn Store>);
-        Self { dir, store, double, settings, ada, bob }
+        let ledger = Ledger::start_for_test(Arc::clone(&double) as Arc<dyn Store>).await;
+        Self { dir, store, double, ledger, settings, ada, bob }
     }
 
     /// The room. Opened again while the first is still there, it is what a start after a kill finds.
     async fn open(&self) -> Replay {
-        let store = Arc::clone(&self.double) as Arc<dyn Store>;
-        Replay::open(&self.settings, self.free(), store, self.store.vault().clone(), NodeId::only()).await.unwrap()
+        self.open_as(NodeId::only()).await
+    }
+
+    async fn open_as(&self, node: NodeId) -> Replay {
+        let (store, ledger) = (Arc::clone(&self.double) as Arc<dyn Store>, self.ledger.clone());
+        Replay::open(&self.settings, self.free(), store, ledger, self.store.vault().clone(), node).await.unwrap()
     }
 
     /// All of the disk.
     fn free(&self) -> FreeSpace {
         FreeSpace::new(self.dir.path().to_owned(), 0)
+    }
+
+    async fn until(&self, ready: impl Fn(&Self) -> bool) {
+        while !ready(self) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// The names and sizes of what lies on disk.

@@ -1,5 +1,6 @@
 //! The duty to say what became of a job, so that its idempotency key has one answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +13,14 @@ use super::durable::{NotKept, Unfinished};
 use super::follower::Follower;
 use super::frames::Frames;
 use super::head::{Head, Recordable, is_final, written};
-use super::keyed::{Entrance, Keyed, Live};
+use super::keyed::{Entrance, Handed, Keyed, Live};
 use super::pending::PendingGuard;
 use super::recorder::Recorder;
 use super::room::Room;
 use super::tape::End;
 use crate::error::Error;
-use crate::gateway::store::{Claimed, ReplayRow};
+use crate::gateway::ledger::{LedgerError, OPEN_PATIENCE};
+use crate::gateway::store::{ReplayRow, ReplayWrite, Written};
 
 /// How long an answer that another node makes is waited for: longer than any job has.
 const OTHER_NODE_PATIENCE: Duration = Duration::from_secs(330);
@@ -45,22 +47,43 @@ impl Ticket {
         Self { keyed, live, row, _pending }
     }
 
-    /// Makes the claim, or finds out who has it.
-    pub(super) async fn ask<T>(self, reply: &oneshot::Sender<T>) -> Result<Entrance, ReplayError> {
+    /// Makes the claim, or finds out who has it, and says so. What nobody takes is given back.
+    pub(super) async fn ask(self, reply: oneshot::Sender<Result<Handed, ReplayError>>) {
         let until = Instant::now() + OTHER_NODE_PATIENCE;
-        loop {
-            let taken = match self.keyed.store.claim_replay(&self.row).await? {
-                Claimed::New => return Ok(Entrance::Fresh(self)),
-                Claimed::Taken(taken) => taken,
+        let entrance = loop {
+            let mut claim = pin!(self.claim());
+            let Ok(written) = timeout(OPEN_PATIENCE, &mut claim).await else {
+                drop(reply.send(Err(LedgerError::Overloaded.into())));
+                // It may come through yet, and then nothing was spent on it.
+                return self.end_late(claim.await).await;
+            };
+            let taken = match written {
+                Ok(Written::Done) => break Ok(Entrance::Fresh(self)),
+                Ok(Written::Taken(taken)) => taken,
+                // Nobody knows whose it is, so nobody pays.
+                Ok(Written::NoEffect) => break Ok(Entrance::Lost),
+                Err(error) => break Err(error.into()),
             };
             if let Some(entrance) = self.keyed.taken(&taken, &self.row.digest).await {
-                return Ok(entrance);
+                break Ok(entrance);
             }
             if Instant::now() >= until || reply.is_closed() {
-                return Ok(Entrance::Lost);
+                break Ok(Entrance::Lost);
             }
             sleep(OTHER_NODE_PAUSE).await;
+        };
+        drop(reply.send(entrance.map(Handed::new)));
+    }
+
+    async fn end_late(self, claimed: Result<Written, LedgerError>) {
+        if let Ok(Written::Done) = claimed {
+            self.give_back().await;
         }
+    }
+
+    fn claim(&self) -> impl Future<Output = Result<Written, LedgerError>> + use<> {
+        let (ledger, claim) = (self.keyed.ledger.clone(), ReplayWrite::Claim(self.row.clone()));
+        async move { ledger.write_replay(claim).await }
     }
 
     /// It has been taken: whoever comes now follows.

@@ -34,6 +34,14 @@ pub(crate) struct Serving {
 
 const LOCK: &str = "serve.lock";
 
+/// Lies beside every database that was made, so that its loss is known where no master.key lies there.
+const MARKER: &str = "imagate.db.marker";
+const MARKER_TEXT: &str = "imagate.db belongs here. Without it, remove this file only to begin anew.\n";
+
+/// What else is left of an installation that has lost its database: the key of its secrets, what was written last, the
+/// note of the first key, and answers that were kept.
+const TRACES: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
+
 // === impl ServeLock ===
 
 impl ServeLock {
@@ -108,6 +116,34 @@ impl DataDir {
 
     pub(super) fn master_key(&self) -> PathBuf {
         self.0.join("master.key")
+    }
+
+    /// Notes that a database was made here. Where that cannot be written only its loss is not known, so it is logged and
+    /// nothing more.
+    pub(super) fn mark(&self) {
+        let path = self.0.join(MARKER);
+        if path.exists() {
+            return;
+        }
+        let write = || {
+            let mut file = open_private(&path)?;
+            file.write_all(MARKER_TEXT.as_bytes())?;
+            file.sync_all()?;
+            self.sync()
+        };
+        if let Err(error) = write() {
+            tracing::warn!(%error, "{MARKER} cannot be written");
+        }
+    }
+
+    /// The names of what shows that a database was here.
+    pub(super) fn traces(&self) -> Vec<&'static str> {
+        let there = |name: &&str| {
+            let path = self.0.join(name);
+            // A folder that was made and never used shows nothing.
+            std::fs::read_dir(&path).map_or_else(|_| path.exists(), |mut entries| entries.next().is_some())
+        };
+        [MARKER].into_iter().chain(TRACES).filter(there).collect()
     }
 
     /// Only one process at a time creates, migrates or makes the master key. Blocks: not for async code.

@@ -54,12 +54,25 @@ pub(crate) enum ReplayState {
     Done(ReplayDone),
 }
 
-/// What came of the attempt to claim.
+/// One write to the table of answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "one at a time, and never kept")]
-pub(crate) enum Claimed {
-    /// The claim is ours: nobody else will make this answer.
-    New,
-    /// Somebody has claimed it before.
-    Taken(StoredReplay),
+pub(crate) enum ReplayWrite {
+    /// Claims to make an answer, unless somebody has a claim that is not over at its `created_at`.
+    Claim(ReplayRow),
+    /// Stores the answer of the running claim of this request.
+    Finish {
+        /// What is answered.
+        scope: [u8; 32],
+        /// The request that has the claim.
+        request_id: RequestId,
+        /// The answer.
+        done: ReplayDone,
+    },
+    /// Removes the claim of this request, and no other one of the same scope.
+    Forget {
+        /// What was claimed.
+        scope: [u8; 32],
+        /// The request that has the claim.
+        request_id: RequestId,
+    },
 }

@@ -4,6 +4,7 @@
 //! Every commit waits for the disk: a record that was reported durable survives a power cut.
 
 mod accounts;
+mod batch;
 mod data_keys;
 mod decode;
 mod keys;
@@ -31,9 +32,9 @@ use sqlx::SqlitePool;
 
 use super::data_dir::DataDir;
 use super::{
-    AccountChange, AccountId, AccountRow, AccountSpec, Act, Claimed, Kept, MasterKey, NewAccount, NodeId, PepperKey,
-    Record, RecordFilter, RecordWrite, ReplayDone, ReplayRow, RequestId, ServeLock, State, Store, StoreError,
-    StoredReplay, Timestamp, TokenRow, UserId, Vault, Written,
+    AccountChange, AccountId, AccountRow, AccountSpec, Act, Kept, MasterKey, NewAccount, NodeId, PepperKey, Record,
+    RecordFilter, RequestId, RowWrite, ServeLock, State, Store, StoreError, StoredReplay, Timestamp, TokenRow, UserId,
+    Vault, Written,
 };
 use trouble::during;
 
@@ -155,25 +156,8 @@ impl Store for SqliteStore {
         tokens::delete(&self.writer, account).await.map_err(during("deleting a token"))
     }
 
-    async fn claim_replay(&self, claim: &ReplayRow) -> Result<Claimed, StoreError> {
-        replays::claim(&self.writer, claim).await.map_err(during("claiming an answer"))
-    }
-
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
         replays::find(&self.readers, scope).await.map_err(during("looking up an answer"))
-    }
-
-    async fn finish_replay(
-        &self,
-        scope: &[u8; 32],
-        request_id: &RequestId,
-        done: &ReplayDone,
-    ) -> Result<bool, StoreError> {
-        replays::finish(&self.writer, scope, request_id, done).await.map_err(during("storing an answer"))
-    }
-
-    async fn forget_replay(&self, scope: &[u8; 32], request_id: &RequestId) -> Result<bool, StoreError> {
-        replays::forget(&self.writer, scope, request_id).await.map_err(during("forgetting an answer"))
     }
 
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
@@ -184,8 +168,8 @@ impl Store for SqliteStore {
         replays::clear(&self.writer, now, but, limit).await.map_err(during("clearing answers"))
     }
 
-    async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError> {
-        records::write(&self.writer, node, writes).await.map_err(during("writing records"))
+    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<Written>, StoreError> {
+        batch::write(&self.writer, node, writes).await.map_err(during("writing records and claims"))
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {

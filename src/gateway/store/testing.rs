@@ -115,7 +115,7 @@ pub(crate) fn finished(request_id: &str) -> Record {
             account: "primary".to_owned(),
             class: None,
             status: Some(200),
-            latency_ms: 8100,
+            latency_ms: Some(8100),
             upstream_request_id: Some("req_1".to_owned()),
         }],
         account: Some("primary".to_owned()),

@@ -32,8 +32,8 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-async fn write(store: &dyn Store, writes: &[RecordWrite<'_>]) -> Vec<Written> {
-    store.write_records(&NodeId::only(), writes).await.unwrap()
+async fn write(store: &dyn Store, writes: &[RowWrite<'_>]) -> Vec<Written> {
+    store.write_rows(&NodeId::only(), writes).await.unwrap()
 }
 
 async fn all(store: &dyn Store) -> Vec<Record> {
@@ -81,7 +81,7 @@ async fn a_record_comes_back_with_every_field() {
     for Fixture { store, .. } in stores().await {
         let fallback = Some("1536x1024 medium".to_owned());
         let closed = Record { cost_usd: Some(0.0125), error_code: Some("x".to_owned()), fallback, ..finished("r1") };
-        let written = write(&*store, &[RecordWrite::Open(&record("r1")), RecordWrite::Close(&closed)]).await;
+        let written = write(&*store, &[RowWrite::Open(&record("r1")), RowWrite::Close(&closed)]).await;
         assert_eq!(written, [Written::Done, Written::Done]);
         assert_eq!(all(&*store).await, [closed]);
     }
@@ -95,7 +95,7 @@ async fn what_is_unknown_stays_unknown() {
             Record { model: None, size: None, quality: None, output_format: None, n: None, end_user: None, ..known };
         let some = Usage { total_tokens: Some(u64::MAX), ..Usage::default() };
         let closed = Record { state: State::Refused, usage: Some(some), ..open.clone() };
-        write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
+        write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         // The only number that changes: the database ends at 2^63.
         let stored = Usage { total_tokens: Some(i64::MAX.unsigned_abs()), ..Usage::default() };
         assert_eq!(all(&*store).await, [Record { usage: Some(stored), ..closed }]);
@@ -110,12 +110,12 @@ async fn a_request_id_is_recorded_once_and_closed_once() {
         let written = write(
             &*store,
             &[
-                RecordWrite::Close(&failed),
-                RecordWrite::Open(&record("r1")),
-                RecordWrite::Open(&other),
-                RecordWrite::Close(&finished("r1")),
-                RecordWrite::Close(&failed),
-                RecordWrite::Open(&other),
+                RowWrite::Close(&failed),
+                RowWrite::Open(&record("r1")),
+                RowWrite::Open(&other),
+                RowWrite::Close(&finished("r1")),
+                RowWrite::Close(&failed),
+                RowWrite::Open(&other),
             ],
         )
         .await;
@@ -130,9 +130,9 @@ async fn only_the_running_records_of_the_node_are_interrupted() {
     for Fixture { store, .. } in stores().await {
         let (mine, other) = (NodeId::from("mine"), NodeId::from("other"));
         let open = [record("r1"), record("r2")];
-        let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1]), RecordWrite::Close(&finished("r2"))];
-        store.write_records(&mine, &writes).await.unwrap();
-        store.write_records(&other, &[RecordWrite::Open(&record("r3"))]).await.unwrap();
+        let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1]), RowWrite::Close(&finished("r2"))];
+        store.write_rows(&mine, &writes).await.unwrap();
+        store.write_rows(&other, &[RowWrite::Open(&record("r3"))]).await.unwrap();
         assert_eq!(ids(&all(&*store).await), ["r2"]);
 
         assert_eq!(store.interrupt_running(&mine).await.unwrap(), 1);
@@ -144,13 +144,36 @@ async fn only_the_running_records_of_the_node_are_interrupted() {
 }
 
 #[tokio::test]
+async fn what_is_interrupted_tells_whom_it_may_have_asked() {
+    for Fixture { store, .. } in stores().await {
+        let attempt = |account: &str, class| Attempt {
+            account: account.to_owned(),
+            class: Some(class),
+            status: None,
+            latency_ms: None,
+            upstream_request_id: None,
+        };
+        let named = Record { account: Some("primary".to_owned()), ..record("r1") };
+        let nobody = Record { account: None, ..record("r2") };
+        let noted =
+            Record { attempts: vec![attempt("primary", Class::N), attempt("second", Class::X)], ..record("r3") };
+        let opens = [&named, &nobody, &noted].map(RowWrite::Open);
+        write(&*store, &opens).await;
+        write(&*store, &[RowWrite::Note(&noted)]).await;
+        store.interrupt_running(&NodeId::only()).await.unwrap();
+        let attempts: Vec<_> = all(&*store).await.into_iter().map(|record| record.attempts).collect();
+        assert_eq!(attempts, [vec![attempt("primary", Class::X)], vec![], noted.attempts.clone()]);
+    }
+}
+
+#[tokio::test]
 async fn records_are_listed_newest_last_and_filtered() {
     for Fixture { store, .. } in stores().await {
         for (id, second, key) in [("b", 2, "key_1"), ("c", 3, "key_2"), ("a", 1, "key_1"), ("d", 3, "key_1")] {
             let created_at = at(&format!("2026-01-01T00:00:0{second}Z"));
             let open = Record { created_at, key: key.into(), ..record(id) };
             let closed = Record { state: State::Succeeded, ..open.clone() };
-            write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
+            write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
         let since = Some(at("2026-01-01T00:00:02Z"));
         let key = Some("key_1".to_owned());
@@ -173,8 +196,8 @@ async fn the_records_of_a_key_are_found_by_either_id() {
         let row = key(&*store, "one").await;
         let open = Record { key: row.id.clone(), ..record("mine") };
         let closed = Record { state: State::Failed, ..open.clone() };
-        write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
-        write(&*store, &[RecordWrite::Open(&record("other")), RecordWrite::Close(&finished("other"))]).await;
+        write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
+        write(&*store, &[RowWrite::Open(&record("other")), RowWrite::Close(&finished("other"))]).await;
         for handle in [row.id.as_str(), row.public_id.as_str()] {
             let filter = RecordFilter { key: Some(handle.to_owned()), ..RecordFilter::default() };
             assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["mine"]);

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::gateway::store::testing::{finished, fresh, key, record};
-use crate::gateway::store::{NodeId, RecordWrite, State};
+use crate::gateway::store::{NodeId, RowWrite, State};
 
 async fn written(store: &dyn Store, records: impl IntoIterator<Item = Record>) {
     for closed in records {
         let open = Record { state: State::Running, ..closed.clone() };
-        let writes = [RecordWrite::Open(&open), RecordWrite::Close(&closed)];
-        store.write_records(&NodeId::only(), &writes).await.unwrap();
+        let writes = [RowWrite::Open(&open), RowWrite::Close(&closed)];
+        store.write_rows(&NodeId::only(), &writes).await.unwrap();
     }
 }
 
@@ -88,7 +88,7 @@ async fn records_and_counts_say_what_people_call_their_key() {
 async fn a_running_record_is_found_and_listed_only_by_its_state() {
     let (_dir, store) = fresh().await;
     let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
-    store.write_records(&NodeId::only(), &[RecordWrite::Open(&record("now"))]).await.unwrap();
+    store.write_rows(&NodeId::only(), &[RowWrite::Open(&record("now"))]).await.unwrap();
     written(&*store, [finished("then")]).await;
     assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
     let running = RecordFilter { state: Some(State::Running), ..RecordFilter::default() };

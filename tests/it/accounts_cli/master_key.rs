@@ -30,6 +30,28 @@ fn another_master_key_in_the_data_folder_opens_what_the_old_one_sealed() {
 }
 
 #[test]
+fn a_database_that_was_lost_is_told_where_the_settings_give_the_master_key() {
+    let home = Home::with("master_key = { env = \"MASTER\" }");
+    let master = "11".repeat(32);
+    let run = |words: &[&str]| home.program(words).env("MASTER", &master).run();
+    run(&["key", "create", "--name", "first", "--user", "admin"]).good();
+    let data = home.0.path().join("data");
+    for name in ["imagate.db", "imagate.db-wal", "imagate.db-shm"] {
+        drop(std::fs::remove_file(data.join(name)));
+    }
+    for words in [&["serve"][..], &["key", "list"]] {
+        let ended = run(words);
+        assert_eq!(ended.code, FAILED, "{ended:#?}");
+        for part in ["imagate.db is missing or empty", "imagate.db.marker", "restore the database from a backup"] {
+            assert!(ended.stderr.contains(part), "{part}: {ended:#?}");
+        }
+        assert!(!data.join("imagate.db").exists());
+    }
+    std::fs::remove_file(data.join("imagate.db.marker")).expect("the marker");
+    run(&["key", "list"]).good();
+}
+
+#[test]
 fn a_master_key_of_the_settings_is_rotated_to_one_that_is_given() {
     let home = Home::with("master_key = { env = \"MASTER\" }");
     let keys = ["11".repeat(32), "22".repeat(32)];

@@ -6,7 +6,7 @@ use crate::gateway::replay::ticket::Ticket;
 use crate::gateway::spool::waits::tests::noted;
 use crate::gateway::store::StoreError;
 
-const KEY: &str = "3f1c-a-key-of-a-caller";
+pub(super) const KEY: &str = "3f1c-a-key-of-a-caller";
 
 async fn enter(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Entrance {
     replay.enter(caller, job, KEY, "req_1").await.unwrap()
@@ -26,7 +26,7 @@ async fn follower(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Follower 
     }
 }
 
-fn word(entrance: &Entrance) -> &'static str {
+pub(super) fn word(entrance: &Entrance) -> &'static str {
     match entrance {
         Entrance::Fresh(_) => "fresh",
         Entrance::Follow(_) => "follow",
@@ -35,11 +35,11 @@ fn word(entrance: &Entrance) -> &'static str {
     }
 }
 
-async fn check(replay: &Replay, caller: &Caller, job: &Arc<Job>, expected: &str) {
+pub(super) async fn check(replay: &Replay, caller: &Caller, job: &Arc<Job>, expected: &str) {
     assert_eq!(word(&enter(replay, caller, job).await), expected);
 }
 
-fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+pub(super) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
     tokio::runtime::Handle::current().spawn(work)
 }
 
@@ -323,7 +323,10 @@ async fn trouble_with_the_store_costs_nothing_before_and_no_image_after() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
     house.double.set_trouble(Some(trouble));
-    assert!(matches!(replay.enter(&house.ada, &job, KEY, "req_1").await, Err(ReplayError::Store(StoreError::Busy))));
+    assert!(matches!(
+        replay.enter(&house.ada, &job, KEY, "req_1").await,
+        Err(ReplayError::Ledger(LedgerError::Store(_)))
+    ));
     house.double.set_trouble(None);
     let first = ticket(&replay, &house.ada, &job).await;
     let reader = first.follow();
@@ -391,9 +394,7 @@ async fn after_its_time_a_key_is_new_and_the_answer_is_gone() {
 async fn a_claim_of_another_node_is_watched_until_there_is_an_answer_or_none() {
     let house = House::new().await;
     let (here, job) = (Arc::new(house.open().await), job("red"));
-    let store = Arc::clone(&house.store) as Arc<dyn Store>;
-    let vault = house.store.vault().clone();
-    let there = Replay::open(&house.settings, house.free(), store, vault, NodeId::from("other")).await.unwrap();
+    let there = house.open_as(NodeId::from("other")).await;
     let first = ticket(&there, &house.ada, &job).await;
     let watching = {
         let (here, ada, job) = (Arc::clone(&here), house.ada.clone(), Arc::clone(&job));

@@ -1,7 +1,8 @@
 //! From a path to an open store.
 //!
-//! The order matters for a process that dies in the middle: first the database, then the master key. So a key
-//! without its database, or keys in the database without the master key, are always a loss and never a beginning.
+//! The order matters for a process that dies in the middle: first the database, then the master key, then the marker. So
+//! a key or a marker without the database, or keys in the database without the master key, are always a loss and never a
+//! beginning.
 
 use std::fs::File;
 use std::path::Path;
@@ -54,7 +55,14 @@ async fn open_locked(data_dir: DataDir, lock: File, given: Option<MasterKey>) ->
     MIGRATIONS.run(&writer).await.map_err(during_migration(known_version()))?;
     let (keys, given) = data_keys(&writer, &data_dir, given).await?;
     let (vault, pepper) = keys.into_parts()?;
-    drop(lock);
+    let place = data_dir.clone();
+    blocking(move || {
+        place.mark();
+        // Whoever opens next finds the mark too.
+        drop(lock);
+        Ok(())
+    })
+    .await?;
     let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
     Ok(SqliteStore { writer, readers, data_dir, given, vault, pepper })
 }
@@ -67,13 +75,16 @@ fn refuse_losses(data_dir: &DataDir) -> Result<(), StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(error) => return Err(StoreError::io("looking for imagate.db")(error)),
     };
-    if size == 0 && data_dir.master_key().exists() {
-        return Err(StoreError::damaged(
-            "imagate.db is missing or empty although master.key is there: restore the database from a backup, \
-             or move master.key away to begin anew",
-        ));
+    let traces = if size == 0 { data_dir.traces() } else { Vec::new() };
+    if traces.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(StoreError::damaged(format!(
+        "{} is missing or empty although it was in use, as these show: {}; restore the database from a backup, or move \
+         all of these away to begin anew, with no key of before",
+        data_dir.database().display(),
+        traces.join(", "),
+    )))
 }
 
 async fn refuse_foreign(writer: &SqlitePool) -> Result<(), StoreError> {
@@ -106,6 +117,9 @@ fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("journal_size_limit", LOG_KEPT)
         .pragma("trusted_schema", "OFF")
+        // macOS: only this reaches the disk itself (fsync(2) there). Elsewhere neither does anything.
+        .pragma("fullfsync", "ON")
+        .pragma("checkpoint_fullfsync", "ON")
         .disable_statement_logging()
 }
 

@@ -8,12 +8,11 @@ mod reading;
 pub(super) use reading::select;
 pub(super) use reading::{NO_LIMIT, find, list, push_key, push_user};
 
-use sqlx::query::Query;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{Connection, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::SqlitePool;
 
 use super::decode::parsed;
-use crate::gateway::store::{NodeId, Record, RecordWrite, State, Timestamp, UserId, Written};
+use super::together::Statement;
+use crate::gateway::store::{NodeId, Record, State, Timestamp, UserId};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
     output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint) \
@@ -27,51 +26,16 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     WHERE request_id = $1 AND state = 'running'";
 
 /// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows.
-pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted' WHERE state = 'running' AND node = $1";
+/// If no attempt was noted, the intent names the account that was about to be asked: nobody knows whether it was.
+pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
+    attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
+    THEN json_array(json_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL)) \
+    ELSE attempts END \
+    WHERE state = 'running' AND node = $1";
 
 const NOTE: &str = "UPDATE records SET attempts = $2, account = $3 WHERE request_id = $1 AND state = 'running'";
 
-pub(super) async fn write(pool: &SqlitePool, node: &NodeId, writes: &[RecordWrite<'_>]) -> sqlx::Result<Vec<Written>> {
-    let mut connection = pool.acquire().await?;
-    // A single statement is a transaction by itself: two round trips less where nothing has gathered.
-    if let [write] = writes {
-        return Ok(vec![write_one(&mut connection, node, *write).await?]);
-    }
-    let written = write_all(&mut connection, node, writes).await;
-    if written.is_err() {
-        // On a full disk SQLite ends a transaction by itself, which the driver does not notice: from then on it would
-        // refuse every new one on this connection.
-        let _ = connection.close().await;
-    }
-    written
-}
-
-async fn write_all(
-    connection: &mut SqliteConnection,
-    node: &NodeId,
-    writes: &[RecordWrite<'_>],
-) -> sqlx::Result<Vec<Written>> {
-    // Taking the write lock first: a transaction that begins by reading cannot wait for it later.
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let mut written = Vec::with_capacity(writes.len());
-    for write in writes {
-        written.push(write_one(&mut transaction, node, *write).await?);
-    }
-    transaction.commit().await?;
-    Ok(written)
-}
-
-async fn write_one(connection: &mut SqliteConnection, node: &NodeId, write: RecordWrite<'_>) -> sqlx::Result<Written> {
-    let query = match write {
-        RecordWrite::Open(record) => open(node, record),
-        RecordWrite::Note(record) => note(record)?,
-        RecordWrite::Close(record) => close(record)?,
-    };
-    let changed = query.execute(connection).await?.rows_affected();
-    Ok(if changed == 1 { Written::Done } else { Written::NoEffect })
-}
-
-fn open<'q>(node: &'q NodeId, record: &'q Record) -> Query<'q, Sqlite, SqliteArguments> {
+pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> Statement<'q> {
     sqlx::query(OPEN)
         .bind(record.request_id.as_str())
         .bind(node.as_str())
@@ -92,7 +56,7 @@ fn open<'q>(node: &'q NodeId, record: &'q Record) -> Query<'q, Sqlite, SqliteArg
         .bind(record.fingerprint.as_ref().map(<[u8; 32]>::as_slice))
 }
 
-fn close(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
+pub(super) fn close(record: &Record) -> sqlx::Result<Statement<'_>> {
     let usage = record.usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
     let output = usage.output_tokens_details.unwrap_or_default();
@@ -119,7 +83,7 @@ fn close(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
         .bind(&record.error_detail))
 }
 
-fn note(record: &Record) -> sqlx::Result<Query<'_, Sqlite, SqliteArguments>> {
+pub(super) fn note(record: &Record) -> sqlx::Result<Statement<'_>> {
     let query = sqlx::query(NOTE).bind(record.request_id.as_str()).bind(json(&record.attempts)?);
     Ok(query.bind(&record.account))
 }

@@ -1,10 +1,13 @@
-//! Answers that may be repeated. Each change is one statement, so that two processes cannot come between.
+//! Answers that may be repeated. Each change is one statement, so that no other process can come between.
 
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
+use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqliteExecutor, SqlitePool};
 
 use super::decode::{count, hash, parsed, text};
-use crate::gateway::store::{Claimed, ReplayDone, ReplayRow, ReplayState, RequestId, StoredReplay, Timestamp};
+use super::together::Statement;
+use crate::gateway::store::{
+    ReplayDone, ReplayRow, ReplayState, ReplayWrite, RequestId, StoredReplay, Timestamp, Written,
+};
 
 /// The claim that is there gives way only where it is over; whatever it had is gone with it.
 const CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
@@ -14,7 +17,17 @@ const CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, creat
     status = NULL, content_type = NULL, headers = NULL, file = NULL, size = NULL, sealed_key = NULL \
     WHERE replays.expires_at <= excluded.created_at";
 
-pub(super) async fn claim(pool: &SqlitePool, claim: &ReplayRow) -> sqlx::Result<Claimed> {
+pub(super) async fn write(connection: &mut SqliteConnection, write: &ReplayWrite) -> sqlx::Result<Written> {
+    let query = match write {
+        ReplayWrite::Claim(row) => return claim(connection, row).await,
+        ReplayWrite::Finish { scope, request_id, done } => finish(scope, request_id, done)?,
+        ReplayWrite::Forget { scope, request_id } => forget(scope, request_id),
+    };
+    let changed = query.execute(connection).await?.rows_affected();
+    Ok(if changed == 1 { Written::Done } else { Written::NoEffect })
+}
+
+async fn claim(connection: &mut SqliteConnection, claim: &ReplayRow) -> sqlx::Result<Written> {
     loop {
         let query = sqlx::query(CLAIM)
             .bind(claim.scope.as_slice())
@@ -23,27 +36,22 @@ pub(super) async fn claim(pool: &SqlitePool, claim: &ReplayRow) -> sqlx::Result<
             .bind(claim.node.as_str())
             .bind(claim.created_at.to_string())
             .bind(claim.expires_at.to_string());
-        if query.execute(pool).await?.rows_affected() == 1 {
-            return Ok(Claimed::New);
+        if query.execute(&mut *connection).await?.rows_affected() == 1 {
+            return Ok(Written::Done);
         }
-        if let Some(taken) = find(pool, &claim.scope).await? {
-            return Ok(Claimed::Taken(taken));
+        if let Some(taken) = find(&mut *connection, &claim.scope).await? {
+            return Ok(Written::Taken(Box::new(taken)));
         }
-        // It was forgotten in between: then it is free, and there is another turn.
+        // Another process has forgotten it in between: then it is free, and there is another turn.
     }
 }
 
-pub(super) async fn find(pool: &SqlitePool, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
+pub(super) async fn find(executor: impl SqliteExecutor<'_>, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
     let query = sqlx::query("SELECT * FROM replays WHERE scope = $1").bind(scope.as_slice());
-    query.fetch_optional(pool).await?.map(|row| replay(&row)).transpose()
+    query.fetch_optional(executor).await?.map(|row| replay(&row)).transpose()
 }
 
-pub(super) async fn finish(
-    pool: &SqlitePool,
-    scope: &[u8; 32],
-    request_id: &RequestId,
-    done: &ReplayDone,
-) -> sqlx::Result<bool> {
+fn finish<'q>(scope: &'q [u8; 32], request_id: &'q RequestId, done: &'q ReplayDone) -> sqlx::Result<Statement<'q>> {
     let query = sqlx::query(
         "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, sealed_key = $8 \
          WHERE scope = $1 AND request_id = $2 AND status IS NULL",
@@ -56,12 +64,12 @@ pub(super) async fn finish(
     .bind(&done.file)
     .bind(i64::try_from(done.size).map_err(|error| sqlx::Error::Encode(error.into()))?)
     .bind(&done.key);
-    Ok(query.execute(pool).await?.rows_affected() == 1)
+    Ok(query)
 }
 
-pub(super) async fn forget(pool: &SqlitePool, scope: &[u8; 32], request_id: &RequestId) -> sqlx::Result<bool> {
+fn forget<'q>(scope: &'q [u8; 32], request_id: &'q RequestId) -> Statement<'q> {
     let query = sqlx::query("DELETE FROM replays WHERE scope = $1 AND request_id = $2");
-    Ok(query.bind(scope.as_slice()).bind(request_id.as_str()).execute(pool).await?.rows_affected() == 1)
+    query.bind(scope.as_slice()).bind(request_id.as_str())
 }
 
 pub(super) async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<StoredReplay>> {

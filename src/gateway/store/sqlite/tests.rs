@@ -75,6 +75,11 @@ async fn commits_wait_for_the_disk_and_readers_cannot_write() {
     assert_eq!(pragma(&store.writer, "SELECT journal_mode FROM pragma_journal_mode").await, "wal");
     assert_eq!(pragma(&store.writer, "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
     assert_eq!(pragma(&store.writer, "SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
+    for pool in [&store.writer, &store.readers] {
+        assert_eq!(pragma(pool, "SELECT CAST(fullfsync AS TEXT) FROM pragma_fullfsync").await, "1");
+        let checkpoint = "SELECT CAST(checkpoint_fullfsync AS TEXT) FROM pragma_checkpoint_fullfsync";
+        assert_eq!(pragma(pool, checkpoint).await, "1");
+    }
     assert!(sqlx::query("DELETE FROM users").execute(&store.readers).await.is_err());
 }
 
@@ -163,6 +168,62 @@ async fn a_directory_that_lost_its_database_does_not_become_a_new_installation()
 }
 
 #[tokio::test]
+async fn a_lost_database_is_told_by_whatever_is_left_of_it() {
+    let given = || Some(MasterKey::for_test(7));
+    let (marker, answers) = ("imagate.db.marker", "replays/ans_1");
+    for traces in [&[marker][..], &[answers], &["welcomed"], &["imagate.db-wal"], &[marker, answers]] {
+        let dir = TempDir::new().unwrap();
+        // An empty folder, as a start leaves it behind that fails, is no trace.
+        fs::create_dir(dir.path().join("replays")).unwrap();
+        let store = SqliteStore::open(dir.path(), given()).await.unwrap();
+        store.close().await;
+        drop(store);
+        assert!(dir.path().join(marker).exists() && !dir.path().join(MASTER_KEY).exists());
+        for file in [DATABASE, marker] {
+            fs::remove_file(dir.path().join(file)).unwrap();
+        }
+        for trace in traces {
+            fs::write(dir.path().join(trace), "x").unwrap();
+        }
+        let error = refused_with(&dir, given()).await;
+        let named = |trace: &&str| error.to_string().contains(trace.split('/').next().unwrap());
+        assert!(matches!(error, StoreError::Damaged { .. }) && traces.iter().all(named), "{error}");
+        assert!(error.to_string().contains("restore the database") && !dir.path().join(DATABASE).exists(), "{error}");
+        for trace in traces {
+            fs::remove_file(dir.path().join(trace)).unwrap();
+        }
+        SqliteStore::open(dir.path(), given()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_older_installation_gets_its_marker_at_the_next_start() {
+    let (dir, store) = fresh().await;
+    close(store).await;
+    let marker = dir.path().join("imagate.db.marker");
+    fs::remove_file(&marker).unwrap();
+    SqliteStore::open(dir.path(), None).await.unwrap();
+    assert!(marker.exists());
+}
+
+#[tokio::test]
+async fn columns_that_were_added_keep_their_rules() {
+    let (_dir, store) = fresh().await;
+    let node = NodeId::only();
+    store.write_rows(&node, &[RowWrite::Open(&record("r1"))]).await.unwrap();
+    let checked: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&store.writer).await.unwrap();
+    assert_eq!(checked, "ok");
+    for (sql, good) in [
+        ("UPDATE records SET fingerprint = zeroblob(32)", true),
+        ("UPDATE records SET fingerprint = zeroblob(31)", false),
+        ("UPDATE records SET error_reason = x'00'", false),
+        ("UPDATE records SET state = 'unknown'", false),
+    ] {
+        assert_eq!(sqlx::query(sql).execute(&store.writer).await.is_ok(), good, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn a_directory_that_lost_its_master_key_gets_no_other_one() {
     let (dir, store) = fresh().await;
     close(store).await;
@@ -210,11 +271,11 @@ async fn a_lock_that_is_held_for_too_long_means_busy() {
     let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
     set(&store, "PRAGMA busy_timeout = 1").await;
     let (node, open) = (NodeId::only(), [record("r1"), record("r2")]);
-    let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1])];
-    assert!(matches!(store.write_records(&node, &writes[..1]).await, Err(StoreError::Busy)));
-    assert!(matches!(store.write_records(&node, &writes).await, Err(StoreError::Busy)));
+    let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
+    assert!(matches!(store.write_rows(&node, &writes[..1]).await, Err(StoreError::Busy)));
+    assert!(matches!(store.write_rows(&node, &writes).await, Err(StoreError::Busy)));
     held.rollback().await.unwrap();
-    assert_eq!(store.write_records(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
 }
 
 #[tokio::test]
@@ -223,13 +284,13 @@ async fn a_full_disk_stores_the_whole_batch_or_nothing_and_is_no_lasting_harm() 
     set(&store, "PRAGMA max_page_count = 1").await; // As small as it already is.
     let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
     let open = [record("r1"), Record { end_user: Some(long), ..record("r2") }];
-    let writes = [RecordWrite::Open(&open[0]), RecordWrite::Open(&open[1])];
-    let error = store.write_records(&node, &writes).await.unwrap_err();
+    let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
+    let error = store.write_rows(&node, &writes).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(!error.blames_the_row());
     set(&store, "PRAGMA max_page_count = 4294967294").await; // There is room again.
     // Were the first one there, it would have no effect now.
-    assert_eq!(store.write_records(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
 }
 
 const ROWS: usize = 100;
@@ -250,8 +311,8 @@ async fn two_processes_write_at_once_and_nothing_is_lost() {
     for number in 0..ROWS {
         let id = format!("r{number}");
         let (open, closed) = (record(&id), finished(&id));
-        store.write_records(&node, &[RecordWrite::Open(&open)]).await.unwrap();
-        store.write_records(&node, &[RecordWrite::Close(&closed)]).await.unwrap();
+        store.write_rows(&node, &[RowWrite::Open(&open)]).await.unwrap();
+        store.write_rows(&node, &[RowWrite::Close(&closed)]).await.unwrap();
     }
     assert!(child.wait().unwrap().success());
     let users: i64 =

@@ -11,15 +11,15 @@ use tokio::sync::Semaphore;
 
 use crate::gateway::store::*;
 
-/// The id of a record that [`Double`] always refuses, and whatever is in the same transaction with it.
+/// The id of a request whose rows [`Double`] always refuses, and whatever is in the same transaction with it.
 pub(crate) const POISON: &str = "poison";
 
-/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records.
+/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records and claims.
 pub(crate) struct Double {
     inner: Arc<dyn Store>,
     /// Calls of any kind.
     pub(crate) calls: AtomicUsize,
-    /// Transactions with records.
+    /// Transactions with records or claims.
     pub(crate) commits: AtomicUsize,
     /// Questions for keys that have changed.
     pub(crate) refreshes: AtomicUsize,
@@ -117,25 +117,8 @@ impl Store for Double {
         self.called()?.delete_token(account).await
     }
 
-    async fn claim_replay(&self, claim: &ReplayRow) -> Result<Claimed, StoreError> {
-        self.called()?.claim_replay(claim).await
-    }
-
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
         self.called()?.find_replay(scope).await
-    }
-
-    async fn finish_replay(
-        &self,
-        scope: &[u8; 32],
-        request_id: &RequestId,
-        done: &ReplayDone,
-    ) -> Result<bool, StoreError> {
-        self.called()?.finish_replay(scope, request_id, done).await
-    }
-
-    async fn forget_replay(&self, scope: &[u8; 32], request_id: &RequestId) -> Result<bool, StoreError> {
-        self.called()?.forget_replay(scope, request_id).await
     }
 
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
@@ -146,13 +129,13 @@ impl Store for Double {
         self.called()?.clear_replays(now, but, limit).await
     }
 
-    async fn write_records(&self, node: &NodeId, writes: &[RecordWrite<'_>]) -> Result<Vec<Written>, StoreError> {
+    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<Written>, StoreError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.gate.acquire().await.unwrap().forget();
-        if writes.iter().any(|write| write.record().request_id.as_str() == POISON) {
+        if writes.iter().any(|write| write.request_id().as_str() == POISON) {
             return Err(StoreError::Refused("no database takes this row".into()));
         }
-        self.called()?.write_records(node, writes).await
+        self.called()?.write_rows(node, writes).await
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {

@@ -37,8 +37,20 @@ fn finished_as(row: ReplayRow, done: ReplayDone) -> StoredReplay {
     StoredReplay { row, state: ReplayState::Done(done) }
 }
 
-async fn claim(store: Arc<dyn Store>, row: ReplayRow) -> Claimed {
-    store.claim_replay(&row).await.unwrap()
+async fn write_replay(store: &dyn Store, replay: ReplayWrite) -> Written {
+    write(store, &[RowWrite::Replay(&replay)]).await.remove(0)
+}
+
+async fn claim(store: Arc<dyn Store>, row: ReplayRow) -> Written {
+    write_replay(&*store, ReplayWrite::Claim(row)).await
+}
+
+fn finish(scope: u8, request_id: &str, done: ReplayDone) -> ReplayWrite {
+    ReplayWrite::Finish { scope: [scope; 32], request_id: request_id.into(), done }
+}
+
+fn taken(by: StoredReplay) -> Written {
+    Written::Taken(Box::new(by))
 }
 
 #[tokio::test]
@@ -49,22 +61,51 @@ async fn of_many_who_claim_at_once_one_makes_the_answer() {
             tasks.spawn(claim(Arc::clone(store), row(1, &format!("r{number}"), 1)));
         }
         let claimed = tasks.join_all().await;
-        assert_eq!(claimed.iter().filter(|claimed| **claimed == Claimed::New).count(), 1);
+        assert_eq!(claimed.iter().filter(|claimed| **claimed == Written::Done).count(), 1);
         let stored = store.find_replay(&[1; 32]).await.unwrap().unwrap();
         // Whoever came later was told of the one that is there.
-        assert_eq!(claimed.into_iter().filter(|claimed| *claimed == Claimed::Taken(stored.clone())).count(), 19);
+        assert_eq!(claimed.into_iter().filter(|claimed| *claimed == taken(stored.clone())).count(), 19);
     }
 }
 
 #[tokio::test]
 async fn an_answer_comes_back_with_every_field() {
     for Fixture { store, other, .. } in stores().await {
-        assert_eq!(claim(Arc::clone(&store), row(1, "r1", 1)).await, Claimed::New);
-        let taken = claim(Arc::clone(&other), ReplayRow { digest: [8; 32], ..row(1, "r2", 2) }).await;
-        assert_eq!(taken, Claimed::Taken(running(row(1, "r1", 1))));
-        assert!(store.finish_replay(&[1; 32], &"r1".into(), &done()).await.unwrap());
-        let taken = claim(Arc::clone(&other), row(1, "r2", 2)).await;
-        assert_eq!(taken, Claimed::Taken(finished_as(row(1, "r1", 1), done())));
+        assert_eq!(claim(Arc::clone(&store), row(1, "r1", 1)).await, Written::Done);
+        let found = claim(Arc::clone(&other), ReplayRow { digest: [8; 32], ..row(1, "r2", 2) }).await;
+        assert_eq!(found, taken(running(row(1, "r1", 1))));
+        assert_eq!(write_replay(&*store, finish(1, "r1", done())).await, Written::Done);
+        let found = claim(Arc::clone(&other), row(1, "r2", 2)).await;
+        assert_eq!(found, taken(finished_as(row(1, "r1", 1), done())));
+    }
+}
+
+#[tokio::test]
+async fn claims_and_answers_share_a_transaction_with_records() {
+    for Fixture { store, .. } in stores().await {
+        let (record, other) = (record("r1"), finished("r1"));
+        let claims = ["r1", "r2", "r3"].map(|id| ReplayWrite::Claim(row(1, id, 1)));
+        let end = finish(1, "r1", done());
+        let writes = [
+            RowWrite::Replay(&claims[0]),
+            RowWrite::Open(&record),
+            RowWrite::Replay(&claims[1]),
+            RowWrite::Close(&other),
+            RowWrite::Replay(&end),
+            RowWrite::Replay(&end),
+            RowWrite::Replay(&claims[2]),
+        ];
+        // Each claim is told who has it at its own place in the order.
+        let expected = [
+            Written::Done,
+            Written::Done,
+            taken(running(row(1, "r1", 1))),
+            Written::Done,
+            Written::Done,
+            Written::NoEffect,
+            taken(finished_as(row(1, "r1", 1), done())),
+        ];
+        assert_eq!(write(&*store, &writes).await, expected);
     }
 }
 
@@ -72,9 +113,9 @@ async fn an_answer_comes_back_with_every_field() {
 async fn what_is_over_may_be_claimed_anew_and_not_a_moment_before() {
     for Fixture { store, .. } in stores().await {
         claim(Arc::clone(&store), row(1, "r1", 1)).await;
-        store.finish_replay(&[1; 32], &"r1".into(), &done()).await.unwrap();
-        assert!(matches!(claim(Arc::clone(&store), row(1, "r2", 10)).await, Claimed::Taken(_)));
-        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 11)).await, Claimed::New);
+        write_replay(&*store, finish(1, "r1", done())).await;
+        assert!(matches!(claim(Arc::clone(&store), row(1, "r2", 10)).await, Written::Taken(_)));
+        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 11)).await, Written::Done);
         assert_eq!(store.list_replays().await.unwrap(), [running(row(1, "r3", 11))]);
     }
 }
@@ -83,8 +124,8 @@ async fn what_is_over_may_be_claimed_anew_and_not_a_moment_before() {
 async fn an_answer_is_stored_once_and_only_for_its_own_claim() {
     for Fixture { store, .. } in stores().await {
         let finish = async |scope, id: &str, status| {
-            let done = ReplayDone { status, ..done() };
-            store.finish_replay(&[scope; 32], &id.into(), &done).await.unwrap()
+            let written = write_replay(&*store, finish(scope, id, ReplayDone { status, ..done() })).await;
+            written == Written::Done
         };
         assert!(!finish(1, "r1", 200).await);
         claim(Arc::clone(&store), row(1, "r1", 1)).await;
@@ -104,13 +145,16 @@ async fn forgetting_touches_no_other_claim() {
         for (scope, id) in [(1, "r1"), (2, "r2")] {
             claim(Arc::clone(&store), row(scope, id, 1)).await;
         }
-        let forget = async |scope, id: &str| store.forget_replay(&[scope; 32], &id.into()).await.unwrap();
+        let forget = async |scope, id: &str| {
+            let forget = ReplayWrite::Forget { scope: [scope; 32], request_id: id.into() };
+            write_replay(&*store, forget).await == Written::Done
+        };
         assert!(!forget(1, "r2").await);
         assert!(forget(1, "r1").await);
         assert!(!forget(1, "r1").await);
         assert_eq!(store.find_replay(&[1; 32]).await.unwrap(), None);
         assert_eq!(store.list_replays().await.unwrap(), [running(row(2, "r2", 1))]);
-        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 2)).await, Claimed::New);
+        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 2)).await, Written::Done);
     }
 }
 
@@ -120,7 +164,7 @@ async fn what_is_over_is_cleared_and_nothing_else() {
         for (scope, second) in [(1, 3), (2, 1), (3, 2), (4, 20)] {
             claim(Arc::clone(&store), row(scope, &format!("r{scope}"), second)).await;
         }
-        store.finish_replay(&[2; 32], &"r2".into(), &done()).await.unwrap();
+        write_replay(&*store, finish(2, "r2", done())).await;
         let clear =
             async |second, but: &[[u8; 32]], limit| store.clear_replays(moment(second), but, limit).await.unwrap();
         let left = async || {
@@ -144,10 +188,10 @@ async fn the_twins_of_a_request_are_told_newest_first() {
             ..record(id)
         };
         let (one, two, other) = (record("r1", 1, 7), record("r2", 2, 7), record("r3", 3, 8));
-        let opens: Vec<_> = [&one, &two, &other].map(RecordWrite::Open).into();
-        store.write_records(&node, &opens).await.unwrap();
+        let opens: Vec<_> = [&one, &two, &other].map(RowWrite::Open).into();
+        store.write_rows(&node, &opens).await.unwrap();
         let failed = Record { state: State::Failed, ..one.clone() };
-        store.write_records(&node, &[RecordWrite::Close(&failed)]).await.unwrap();
+        store.write_rows(&node, &[RowWrite::Close(&failed)]).await.unwrap();
         let twins = async |since, limit| store.twins(&[7; 32], moment(since), limit).await.unwrap();
         assert_eq!(twins(1, 9).await, [State::Running, State::Failed]);
         assert_eq!((twins(2, 9).await, twins(1, 1).await), (vec![State::Running], vec![State::Running]));
@@ -159,8 +203,8 @@ async fn the_twins_of_a_request_are_told_newest_first() {
 async fn the_maker_of_a_response_is_told_to_its_user_alone() {
     for Fixture { store, .. } in stores().await {
         let done = finished("r1");
-        let write = [RecordWrite::Open(&record("r1")), RecordWrite::Close(&done)];
-        store.write_records(&NodeId::only(), &write).await.unwrap();
+        let write = [RowWrite::Open(&record("r1")), RowWrite::Close(&done)];
+        store.write_rows(&NodeId::only(), &write).await.unwrap();
         let maker = async |id: &str, user: &str| store.maker_of_response(id, &user.into()).await.unwrap();
         assert_eq!(maker("resp_1", "usr_1").await.as_deref(), Some("primary"));
         assert_eq!((maker("resp_1", "usr_2").await, maker("resp_2", "usr_1").await), (None, None));

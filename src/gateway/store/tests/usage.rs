@@ -118,7 +118,7 @@ async fn story(store: &dyn Store, random: &mut Random) {
             (0..size).map(|place| step(random, &mut running, &mut closed, round * 10 + place)).collect();
         let writes: Vec<_> = steps
             .iter()
-            .map(|(open, record)| if *open { RecordWrite::Open(record) } else { RecordWrite::Close(record) })
+            .map(|(open, record)| if *open { RowWrite::Open(record) } else { RowWrite::Close(record) })
             .collect();
         write(store, &writes).await;
     }
@@ -145,10 +145,10 @@ async fn counts_are_those_of_the_records_whatever_is_written_and_however_often()
 #[tokio::test]
 async fn an_intent_is_not_counted_before_it_is_closed() {
     for Fixture { store, .. } in stores().await {
-        write(&*store, &[RecordWrite::Open(&record("r1"))]).await;
+        write(&*store, &[RowWrite::Open(&record("r1"))]).await;
         assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap(), Counts::default());
         assert_eq!(store.usage_by_day(&UsageFilter::default()).await.unwrap(), []);
-        write(&*store, &[RecordWrite::Close(&finished("r1"))]).await;
+        write(&*store, &[RowWrite::Close(&finished("r1"))]).await;
         let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
         let expected = Counts { requests: 1, succeeded: 1, images: 1, input_tokens: 17, output_tokens: 392, ..counts };
         assert_eq!((counts, counts.total_tokens, counts.failed), (expected, 409, 0));
@@ -171,7 +171,7 @@ async fn counts_are_asked_for_by_whom_what_and_when() {
             with("d", 22, &other_key, &other, "default"),
         ] {
             let open = Record { state: State::Running, ..record.clone() };
-            write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&record)]).await;
+            write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&record)]).await;
         }
         let days = async |filter: UsageFilter| -> Vec<(String, u64)> {
             let days = store.usage_by_day(&filter).await.unwrap();
@@ -217,11 +217,8 @@ async fn nobody_becomes_somebody_else_by_their_name() {
         let imitator = store.ensure_user(&Act::command(), ada.id.as_str()).await.unwrap();
         for (id, user) in [("hers", &ada.id), ("his", &imitator.id)] {
             let open = Record { user: user.clone(), ..record(id) };
-            write(
-                &*store,
-                &[RecordWrite::Open(&open), RecordWrite::Close(&Record { state: State::Failed, ..open.clone() })],
-            )
-            .await;
+            write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&Record { state: State::Failed, ..open.clone() })])
+                .await;
         }
         let filter = RecordFilter { user: Some(ada.id.to_string()), ..RecordFilter::default() };
         assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["hers"]);
@@ -236,7 +233,7 @@ async fn counts_end_at_the_largest_number_and_nothing_breaks() {
         for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {
             let open = Record { key: key.into(), ..record(id) };
             let closed = Record { state: State::Succeeded, usage: Some(huge.clone()), ..open.clone() };
-            let written = write(&*store, &[RecordWrite::Open(&open), RecordWrite::Close(&closed)]).await;
+            let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
             assert_eq!(written, [Written::Done, Written::Done]);
         }
         let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();

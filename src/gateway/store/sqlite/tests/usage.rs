@@ -68,7 +68,7 @@ async fn same(store: &SqliteStore) {
 async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
     let (dir, store) = fresh().await;
     let (node, open) = (NodeId::only(), record("r1"));
-    store.write_records(&node, &[RecordWrite::Open(&open)]).await.unwrap();
+    store.write_rows(&node, &[RowWrite::Open(&open)]).await.unwrap();
     for _ in 0..2 {
         let next = SqliteStore::open(dir.path(), None).await.unwrap();
         next.interrupt_running(&node).await.unwrap();
@@ -77,7 +77,7 @@ async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
         same(&next).await;
     }
     // The outcome of the former life comes late, and changes neither the record nor the counts.
-    store.write_records(&node, &[RecordWrite::Close(&finished("r1"))]).await.unwrap();
+    store.write_rows(&node, &[RowWrite::Close(&finished("r1"))]).await.unwrap();
     assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().succeeded, 0);
 }
 

@@ -1,0 +1,108 @@
+//! What requests with idempotency keys cost the database, and what becomes of those that it does not take.
+
+use std::sync::atomic::Ordering;
+
+use super::super::shelf::PART;
+use super::keyed::{KEY, check, spawn, word};
+use super::*;
+use crate::gateway::store::ReplayWrite;
+use crate::gateway::store::testing::POISON;
+
+/// How many answers lie there whole, so that only their rows are missing.
+fn finished(house: &House) -> usize {
+    let entries = std::fs::read_dir(house.dir.path().join(FOLDER)).unwrap().map(Result::unwrap);
+    entries.filter(|entry| entry.path().extension().is_none_or(|kind| kind != PART)).count()
+}
+
+/// As many requests with keys of their own, entered at once.
+async fn crowd(house: &House, replay: &Arc<Replay>, count: usize) -> Vec<Result<Entrance, ReplayError>> {
+    let mut callers = tokio::task::JoinSet::new();
+    for number in 0..count {
+        let (replay, job, ada) = (Arc::clone(replay), job("red"), house.ada.clone());
+        let (key, id) = (format!("key {number}"), format!("req_{number}"));
+        callers.spawn(async move { replay.enter(&ada, &job, &key, &id).await });
+    }
+    house.until(|_| replay.keyed.live().len() >= count).await;
+    house.double.gate.add_permits(1_000);
+    callers.join_all().await
+}
+
+#[tokio::test]
+async fn a_crowd_of_requests_with_keys_shares_its_commits() {
+    const CROWD: usize = 32;
+    let house = House::new().await;
+    let replay = Arc::new(house.open().await);
+    let commits = || house.double.commits.load(Ordering::Relaxed);
+    house.double.hold();
+    let entered = crowd(&house, &replay, CROWD).await;
+    // Whatever came first, and the rest while that was written.
+    assert!((1..=2).contains(&commits()), "{} commits for {CROWD} claims", commits());
+    house.double.hold();
+    let before = commits();
+    let mut jobs = tokio::task::JoinSet::new();
+    for entrance in entered {
+        let Ok(Entrance::Fresh(ticket)) = entrance else { panic!("not fresh") };
+        jobs.spawn(ticket.record(Ok(Made::whole(b"an image"))));
+    }
+    house.until(|house| finished(house) == CROWD && commits() > before).await;
+    house.double.gate.add_permits(1_000);
+    jobs.join_all().await;
+    let commits = commits() - before;
+    assert!(commits < CROWD / 2, "{commits} commits for {CROWD} answers");
+    for number in 0..CROWD {
+        let entrance = replay.enter(&house.ada, &job("red"), &format!("key {number}"), "req_x").await.unwrap();
+        assert_eq!(word(&entrance), "follow");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_no_database_takes_fails_alone() {
+    let house = House::new().await;
+    let replay = Arc::new(house.open().await);
+    house.double.hold();
+    let poisoned = {
+        let (replay, bob) = (Arc::clone(&replay), house.bob.clone());
+        spawn(async move { replay.enter(&bob, &job("red"), KEY, POISON).await.is_err() })
+    };
+    let entered = crowd(&house, &replay, 8).await;
+    assert!(entered.into_iter().all(|entered| matches!(entered, Ok(Entrance::Fresh(_)))));
+    assert!(poisoned.await.unwrap());
+    check(&replay, &house.bob, &job("red"), "fresh").await;
+}
+
+#[tokio::test]
+async fn a_claim_that_is_durable_too_late_is_given_back() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    house.double.hold();
+    tokio::time::pause();
+    let late = replay.enter(&house.ada, &job, KEY, "req_1").await;
+    assert!(matches!(late, Err(ReplayError::Ledger(LedgerError::Overloaded))));
+    tokio::time::resume();
+    house.double.gate.add_permits(1_000);
+    replay.drain().await;
+    assert_eq!(house.store.list_replays().await.unwrap(), []);
+    check(&replay, &house.ada, &job, "fresh").await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_being_forgotten_is_gone_for_whoever_asks_meanwhile() {
+    let house = House::new().await;
+    let (replay, fingerprint) = (house.open().await, [7; 32]);
+    let end = Timestamp::now() + Duration::from_secs(60);
+    let claim = ReplayWrite::Claim(replay.keyed.orphan_row(fingerprint, "req_1".into(), end));
+    house.ledger.write_replay(claim).await.unwrap();
+    assert!(replay.keyed.find_orphan(&fingerprint).await.unwrap().is_some());
+    house.double.hold();
+    replay.keyed.forget_orphan(fingerprint, "req_1".into(), "no file");
+    // Asked while the row is there, and answered when it is gone.
+    let mut asking = Box::pin(replay.keyed.find_orphan(&fingerprint));
+    let asked = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
+    house.double.gate.add_permits(1_000);
+    house.until(|_| replay.keyed.forgetting().is_empty()).await;
+    let found = match asked {
+        Poll::Ready(found) => found,
+        Poll::Pending => asking.await,
+    };
+    assert!(found.unwrap().is_none());
+}
