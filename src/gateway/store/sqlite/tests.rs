@@ -207,23 +207,6 @@ async fn an_older_installation_gets_its_marker_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn columns_that_were_added_keep_their_rules() {
-    let (_dir, store) = fresh().await;
-    let node = NodeId::only();
-    store.write_rows(&node, &[RowWrite::Open(&record("r1"))]).await.unwrap();
-    let checked: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&store.writer).await.unwrap();
-    assert_eq!(checked, "ok");
-    for (sql, good) in [
-        ("UPDATE records SET fingerprint = zeroblob(32)", true),
-        ("UPDATE records SET fingerprint = zeroblob(31)", false),
-        ("UPDATE records SET error_reason = x'00'", false),
-        ("UPDATE records SET state = 'unknown'", false),
-    ] {
-        assert_eq!(sqlx::query(sql).execute(&store.writer).await.is_ok(), good, "{sql}");
-    }
-}
-
-#[tokio::test]
 async fn a_directory_that_lost_its_master_key_gets_no_other_one() {
     let (dir, store) = fresh().await;
     close(store).await;
