@@ -92,7 +92,7 @@ pub(crate) enum Unready {
     StoreReads,
     /// The database does not take records, or takes too long.
     StoreWrites,
-    /// The disk has only as much free as belongs to the database: it takes no uploads.
+    /// Less than half of the disk space that belongs to the database is free.
     DiskSpace,
 }
 

@@ -342,6 +342,14 @@ impl Pool {
         }
     }
 
+    /// True if the database may soon have no room, even without the idle files.
+    fn is_short_of_space(&self) -> bool {
+        self.free.is_short() && {
+            self.idle().clear();
+            self.free.is_short()
+        }
+    }
+
     async fn off_worker<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -180,6 +180,24 @@ fn a_connection_whose_job_runs_is_never_closed_for_another() {
     Reply::read(job).and_then(Reply::finish).expect("an answer").good();
 }
 
+#[test]
+fn running_out_of_descriptors_is_logged_and_counted_and_whoever_waits_is_served_later() {
+    let mut gateway = Gateway::simulated();
+    let before = count(&gateway.counts(), "imagate_accept_errors_total");
+    gateway.server().limit_descriptors(3);
+    let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let waiting = connect(&gateway, host(1), request).expect("a connection");
+    let said = eventually("it is logged", || {
+        let said = gateway.said();
+        said.lines().find(|line| line.contains("connections are short")).map(str::to_owned)
+    });
+    assert!(said.contains(" WARN ") && said.contains("failed=1") && said.contains("Too many open files"), "{said}");
+    gateway.server().limit_descriptors(1024);
+    assert!(rest(waiting).ends_with("ok\n"), "it is served when there are descriptors again");
+    let failed = count(&gateway.counts(), "imagate_accept_errors_total");
+    assert!(before == 0 && failed > 0, "{before} {failed}");
+}
+
 /// The scenario of the review: a small limit, and every kind of connection that can be held, from one address and from
 /// others, beside callers with real requests.
 #[test]

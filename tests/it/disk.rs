@@ -19,16 +19,16 @@ const FLOOR: usize = 8;
 const UPLOAD: usize = 40 * MIB;
 
 /// A gateway whose data lies on a small disk.
-struct House {
+struct SmallDiskGateway {
     server: Server,
     upstream: FakeUpstream,
     disk: SmallDisk,
     home: TempDir,
 }
 
-// === impl House ===
+// === impl SmallDiskGateway ===
 
-impl House {
+impl SmallDiskGateway {
     /// Nothing where this machine does not let a test mount anything.
     fn new() -> Option<Self> {
         let home = TempDir::new().expect("a directory");
@@ -82,8 +82,8 @@ fn program(home: &TempDir) -> Program {
 }
 
 /// An edit that sends so many bytes of an image, and then no more; the connection stays.
-fn unfinished(house: &House, key: &str, length: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(house.server.address()).expect("a connection");
+fn unfinished(gateway: &SmallDiskGateway, key: &str, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(gateway.server.address()).expect("a connection");
     let mut text = format!(
         "POST /v1/images/edits HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
          content-type: multipart/form-data; boundary=x\r\ncontent-length: {}\r\n\r\n\
@@ -101,68 +101,71 @@ fn unfinished(house: &House, key: &str, length: usize) -> TcpStream {
 #[test]
 fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_image() {
     let _turn = heavy();
-    let Some(house) = House::new() else { return };
-    let (bob, eve) = (house.key("bob"), house.key("eve"));
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let (bob, eve) = (gateway.key("bob"), gateway.key("eve"));
     let edit = || {
         let form = Form::minimum().big_file("image", stretched_png(64, 64, MIB));
-        form.call().key(&bob).send(house.server.address())
+        form.call().key(&bob).send(gateway.server.address())
     };
     edit().good();
-    house.becomes(200, "ready\n");
+    gateway.becomes(200, "ready\n");
 
-    let before = house.free();
-    let first = unfinished(&house, &eve, UPLOAD);
-    eventually("the first upload lies there", || (house.free() + UPLOAD <= before + MIB).then_some(()));
-    let second = unfinished(&house, &eve, house.free() - FLOOR * MIB - MIB / 2);
-    house.becomes(503, "not ready: disk_space\n");
-    let third = unfinished(&house, &eve, UPLOAD);
+    let before = gateway.free();
+    let first = unfinished(&gateway, &eve, UPLOAD);
+    eventually("the first upload lies there", || (gateway.free() + UPLOAD <= before + MIB).then_some(()));
+    let second = unfinished(&gateway, &eve, gateway.free() - FLOOR * MIB - MIB / 2);
+    let third = unfinished(&gateway, &eve, UPLOAD);
     for number in 1..=3 {
-        house.generate(Call::generation().key(&bob)).good();
-        let records = house.records();
+        gateway.generate(Call::generation().key(&bob)).good();
+        let records = gateway.records();
         assert_eq!((records.len(), &records[number]["state"]), (number + 1, &json!("succeeded")), "{records:#?}");
     }
     edit().error(503);
-    assert_eq!(house.ready(), (503, "not ready: disk_space\n".to_owned()));
+    assert_eq!(gateway.ready(), (200, "ready\n".to_owned()), "a caller takes no gateway out of service");
 
+    // Something else than a caller takes the part of the database.
+    gateway.disk.fill_but(FLOOR as u64 / 4);
+    gateway.becomes(503, "not ready: disk_space\n");
+    gateway.disk.clear();
     drop((first, second, third));
-    house.becomes(200, "ready\n");
-    edit().good();
+    gateway.becomes(200, "ready\n");
+    eventually("there is room for uploads again", || (edit().status == 200).then_some(()));
 }
 
 #[test]
 fn kept_answers_leave_the_last_of_the_disk_to_uploads_and_records() {
     let _turn = heavy();
-    let Some(house) = House::new() else { return };
-    let key = house.key("ada");
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let key = gateway.key("ada");
     let keyed = |number: usize| {
         let call = Call::generation().key(&key).header("idempotency-key", &format!("order-{number}"));
-        house.generate(call)
+        gateway.generate(call)
     };
     let (count, least) = (DISK / 2, (2 * FLOOR - FLOOR / 2) * MIB);
     (0..count).for_each(|number| drop(keyed(number).good()));
-    assert!(house.free() > least, "{} bytes are left", house.free());
-    house.becomes(200, "ready\n");
+    assert!(gateway.free() > least, "{} bytes are left", gateway.free());
+    gateway.becomes(200, "ready\n");
     keyed(count - 1).good();
-    assert_eq!(house.upstream.attempts(), count, "the newest is kept");
+    assert_eq!(gateway.upstream.attempts(), count, "the newest is kept");
     keyed(0).error(502);
 
     // Others take what there was: of what is kept as much goes as is missing.
-    house.disk.fill_but(FLOOR as u64 + 2);
+    gateway.disk.fill_but(FLOOR as u64 + 2);
     keyed(count).good();
-    assert!(house.free() > least, "{} bytes are left", house.free());
+    assert!(gateway.free() > least, "{} bytes are left", gateway.free());
     keyed(count).good();
-    assert_eq!(house.upstream.attempts(), count + 1);
+    assert_eq!(gateway.upstream.attempts(), count + 1);
 }
 
 #[test]
 fn an_answer_for_which_the_disk_has_no_room_is_given_and_not_kept() {
-    let Some(house) = House::new() else { return };
-    let key = house.key("ada");
-    house.disk.fill_but(FLOOR as u64 + 2);
-    let call = || house.generate(Call::generation().key(&key).header("idempotency-key", "order-1"));
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let key = gateway.key("ada");
+    gateway.disk.fill_but(FLOOR as u64 + 2);
+    let call = || gateway.generate(Call::generation().key(&key).header("idempotency-key", "order-1"));
     call().good();
-    let log = house.server.stderr();
+    let log = gateway.server.stderr();
     assert!(log.contains("an answer is not kept") && log.contains("the rest of the disk"), "{log}");
     assert_eq!(call().error(502)["reason"], "outcome_unknown");
-    assert_eq!(house.upstream.attempts(), 1, "it is not paid for again");
+    assert_eq!(gateway.upstream.attempts(), 1, "it is not paid for again");
 }

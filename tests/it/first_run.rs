@@ -2,12 +2,14 @@
 //!
 //! What belongs here needs no configuration and no upstream: only the simulator and what `serve` prints.
 
+use std::path::Path;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Answer, Call, Gateway, Program, eventually, facts, request};
+use crate::kit::{Answer, Call, Gateway, Program, Server, eventually, facts, request};
 
 /// The curl command as printed, with its continued lines.
 fn curl_line(printed: &str) -> String {
@@ -248,6 +250,46 @@ fn the_first_key_ends_at_a_start_with_accounts_of_the_file() {
     assert_eq!(keys[0]["state"], "disabled", "{keys}");
 }
 
+/// A gateway without any account, which has printed a key, and what ends that key.
+#[track_caller]
+fn check_first_key_ends(env: &[(&str, &str)], config: &str, bring_account: impl FnOnce(&Server, &Path)) {
+    let home = TempDir::new().expect("a directory");
+    std::fs::write(home.path().join("imagate.toml"), config).expect("a file");
+    std::fs::write(home.path().join("secret"), "sk-upstream").expect("a file");
+    let program = || env.iter().fold(Program::new(home.path()), |program, (name, value)| program.env(name, value));
+    let words = ["serve", "--listen", "127.0.0.1:0", "--config", "imagate.toml", "--data-dir", "data"];
+    let server = program().args(words).serve();
+    let printed = server.stdout();
+    let secret = printed.lines().map(str::trim).find(|line| line.starts_with("sk-img-")).expect("a key").to_owned();
+    let status = || Call::get("/v1/models").key(&secret).send(server.address()).status;
+    assert_eq!(status(), 200);
+    bring_account(&server, home.path());
+    eventually("the key is refused", || (status() == 401).then_some(()));
+    assert!(server.stderr().contains("the key that the first start printed is disabled"), "{}", server.stderr());
+    let list = program().args(["key", "list", "--json", "--data-dir", "data"]).run().json();
+    assert_eq!((&list[0]["state"], &list[0]["locked"]), (&json!("disabled"), &json!("admin")), "{list}");
+}
+
+#[test]
+fn the_first_key_ends_when_a_reload_brings_an_account() {
+    check_first_key_ends(&[], "drain_timeout = \"1s\"\n", |server, home| {
+        let account = "[[accounts]]\nname = \"real\"\nkind = \"api_key\"\nbase_url = \"https://upstream.example/v1\"\n\
+                       api_key = { file = \"secret\" }\n";
+        std::fs::write(home.join("imagate.toml"), account).expect("a file");
+        server.signal("HUP");
+    });
+}
+
+#[test]
+fn the_first_key_ends_when_the_operators_api_adds_an_account() {
+    const TOKEN: &str = "admin-token-canary-0123456789abcdef";
+    check_first_key_ends(&[("IT_ADMIN", TOKEN)], "admin_token = { env = \"IT_ADMIN\" }\n", |server, _| {
+        let account = json!({"name": "real", "kind": "api_key", "base_url": "https://upstream.example/v1",
+            "api_key": "sk-upstream"});
+        Call::post("/admin/v1/accounts").key(TOKEN).json(&account).send(server.address()).good();
+    });
+}
+
 #[test]
 fn what_is_printed_works_as_printed_also_with_a_configuration_elsewhere() {
     let home = TempDir::new().expect("a directory");
@@ -261,7 +303,7 @@ fn what_is_printed_works_as_printed_also_with_a_configuration_elsewhere() {
     let printed = server.stdout();
     let hint =
         printed.lines().find_map(|line| line.strip_prefix("Make a key with: imagate ")).expect("a hint").to_owned();
-    let shell = std::path::Path::new("/bin/sh");
+    let shell = Path::new("/bin/sh");
     let line = format!("{} {hint}", env!("CARGO_BIN_EXE_imagate"));
     let made = Program::other(shell, home.path()).args(["-c", &line]).run();
     let secret = made.good().split_whitespace().find(|word| word.starts_with("sk-img-")).expect("a key").to_owned();

@@ -171,3 +171,39 @@ fn leaving_a_group_stops_its_keys_and_coming_back_does_not_enable_them() {
     assert!(done.good().contains("eve is in studio") && done.stderr.contains("(stays) in group default"), "{done:?}");
     assert_eq!(house.eve(Call::get(&path)).good()["locked"], "left_group");
 }
+
+/// How many requests wait for a place.
+fn waiting(gateway: &Gateway) -> usize {
+    let counts = gateway.counts();
+    let line = counts.lines().find_map(|line| line.strip_prefix("imagate_waiting_requests "));
+    line.expect("a count").parse().expect("a number")
+}
+
+#[test]
+fn who_has_many_keys_waits_for_itself_and_holds_up_nobody_else() {
+    const KEYS: usize = 12;
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("only", &upstream).with_places(1)]);
+    let key = |user: &str, number: usize| {
+        let made = gateway.manage(&["key", "create", "--name", &number.to_string(), "--user", user, "--json"]);
+        text(&made.json(), "/secret")
+    };
+    let (of_eve, of_bob): (Vec<String>, String) = ((0..KEYS).map(|number| key("eve", number)).collect(), key("bob", 0));
+    let ask = |secret: &str, prompt: &str| {
+        let body = json!({"model": "gpt-image-2", "prompt": prompt});
+        Call::generation().key(secret).json(&body).send(gateway.address()).good();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| ask(&of_eve[0], "the first [[gate=first]]"));
+        upstream.wait_until("the only place is taken", |ledger| ledger.len() == 1);
+        for (number, secret) in of_eve.iter().enumerate() {
+            scope.spawn(move || ask(secret, "of eve"));
+            eventually("it waits", || (waiting(&gateway) == number + 1).then_some(()));
+        }
+        scope.spawn(|| ask(&of_bob, "of bob"));
+        eventually("all wait", || (waiting(&gateway) == KEYS + 1).then_some(()));
+        upstream.open_gate("first");
+    });
+    let order: Vec<String> = upstream.ledger().iter().map(|attempt| attempt.prompt()).collect();
+    assert_eq!((order.len(), order.iter().position(|prompt| prompt == "of bob")), (KEYS + 2, Some(2)), "{order:?}");
+}

@@ -106,3 +106,21 @@ fn each_line_can_be_a_json_object_with_the_id_of_its_request() {
     assert_eq!((&answered["level"], &answered["target"]), (&"INFO".into(), &"imagate::gateway::front::answer".into()));
     assert!(answered["timestamp"].is_string(), "{answered}");
 }
+
+#[test]
+fn a_line_that_is_written_within_a_request_holds_the_id_of_the_request() {
+    let home = TempDir::new().expect("a directory");
+    let key = key(&home);
+    let server =
+        program(&home).env("IMAGATE_LOG", "imagate=debug").env("IMAGATE_LOG_FORMAT", "json").args(["serve"]).serve();
+    let body = serde_json::json!({"model": "gpt-image-2", "prompt": "a cube"});
+    let answer = Call::generation().key(&key).json(&body).send(server.address());
+    answer.good();
+    let begun = eventually("the job is logged", || {
+        let log = server.stderr();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["fields"]["message"] == "a job begins")
+    });
+    let id = answer.header("x-request-id").expect("an id");
+    assert_eq!((&begun["span"]["name"], &begun["span"]["id"]), (&"request".into(), &id.into()), "{begun}");
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tracing::Instrument as _;
 
+use super::counted;
 use super::made::Made;
 use super::work::Work;
 use crate::error::{Error, Fault, Reason, Rejection};
@@ -40,7 +41,7 @@ async fn named(work: Arc<Work>) -> Result<Made, Error> {
             follow(follower).await
         }
         Entrance::Follow(follower) => follow(follower).await.map(Made::replayed),
-        Entrance::Conflict => Err(reused()),
+        Entrance::Conflict => counted(&work.gateway, &work.caller, Err(reused())),
         Entrance::Lost => Err(Error::Upstream(Fault::Unknown)),
     }
 }

@@ -1,5 +1,6 @@
 //! The models: text models as the catalogue has them; the image models are retrievable although the list omits them.
 
+use super::counted;
 use crate::error::{Error, Missing};
 use crate::gateway::Gateway;
 use crate::gateway::catalog::TextModel;
@@ -26,7 +27,8 @@ pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str)
         return Ok(model(id.to_owned(), None, None));
     }
     let found = text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
-    found.map(text_model).ok_or_else(|| Error::NotFound(Missing::Model(id.to_owned())))
+    let found = found.map(text_model).ok_or_else(|| Error::NotFound(Missing::Model(id.to_owned())));
+    counted(gateway, caller, found)
 }
 
 /// An upstream lists image models too, and maybe those that the operator has added.

@@ -12,6 +12,11 @@ use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
 /// Connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
+/// The most unsent bytes of an answer that the kernel buffers per connection (ours). By default it would buffer
+/// megabytes and report room only when much of them is free: a caller at the lowest permitted rate would then look
+/// stalled, and an answer that was cut off would be sent for minutes.
+#[cfg(target_os = "linux")]
+const UNSENT_MAX: u32 = 128 * 1024;
 /// The most descriptors that are asked for (ours).
 const DESCRIPTORS_MAX: u64 = 65_536;
 /// Asked for if the system refuses the number above without reporting a lower limit, as macOS does (its `OPEN_MAX`).
@@ -26,6 +31,8 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListen
     // A caller who stops reading is cut, so that the account's place and the record do not wait for it.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(Duration::from_secs(CLIENT_WRITE_STALL_SECONDS)))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
     // With a short backlog clients wait for seconds when many connect at once.
     socket.listen(BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -51,11 +58,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn accepted_sockets_inherit_the_flag() {
+    async fn accepted_sockets_inherit_what_is_set() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().await.unwrap();
         assert!(server.nodelay().unwrap());
+        #[cfg(target_os = "linux")]
+        assert_eq!(SockRef::from(&server).tcp_notsent_lowat().unwrap(), UNSENT_MAX);
         drop(client);
     }
 

@@ -12,10 +12,6 @@ use super::{Pool, Spool, waits};
 
 /// How often the free space is looked at (ours): as often as the store.
 const EVERY: Duration = Duration::from_millis(500);
-/// With less than this to go an upload is as good as refused (ours): no frame of a body that is written at once is
-/// larger, so a disk that uploads have filled is seen as full.
-const UPLOAD_BYTES: u64 = 1024 * 1024;
-
 /// The free space of the file system that the database shares.
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
@@ -34,6 +30,12 @@ impl FreeSpace {
     /// Whether so many more bytes leave the database its part. Asks the file system.
     pub(crate) fn leaves(&self, bytes: u64) -> bool {
         self.available().is_none_or(|available| available >= self.floor.saturating_add(bytes))
+    }
+
+    /// True if less than half of the database's part is free. Uploads and kept answers end above it, so the database, or
+    /// something else on the disk, has taken it: no caller can bring that about. Asks the file system.
+    pub(super) fn is_short(&self) -> bool {
+        self.available().is_some_and(|available| available < self.floor / 2)
     }
 
     /// How many bytes are missing for an answer that is kept: it leaves as much again, which is for uploads. A disk that
@@ -72,7 +74,7 @@ impl Spool {
         drop(Handle::current().spawn(look_after(Arc::downgrade(&self.pool))));
     }
 
-    /// Whether the last look found no room for uploads. No disk is asked for this.
+    /// True if the last look at the disk found that records may soon have no room. No disk is asked for this.
     pub(crate) fn is_out_of_space(&self) -> bool {
         self.pool.out_of_space.load(Ordering::Relaxed)
     }
@@ -85,20 +87,20 @@ async fn look_after(pool: Weak<Pool>) {
         ticks.tick().await;
         let Some(pool) = pool.upgrade() else { return };
         let looking = Arc::clone(&pool);
-        match pool.off_worker(move || Ok(!looking.leaves_free(UPLOAD_BYTES))).await {
+        match pool.off_worker(move || Ok(looking.is_short_of_space())).await {
             Ok(is_out) => tell(pool.out_of_space.swap(is_out, Ordering::Relaxed), is_out),
             Err(error) => tracing::error!(%error, "a look at the free space ended in the middle"),
         }
     }
 }
 
-/// Says it once, and not at each look.
+/// Logs a change once, not at each look.
 fn tell(was_out: bool, is_out: bool) {
     match (was_out, is_out) {
         (false, true) => {
-            tracing::warn!("the disk has only as much free as is kept for the database: uploads are refused");
+            tracing::warn!("less than half of the disk space that belongs to the database is free");
         }
-        (true, false) => tracing::info!("the disk has room for uploads again"),
+        (true, false) => tracing::info!("the disk has room for the database again"),
         (false, false) | (true, true) => {}
     }
 }

@@ -227,6 +227,12 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors").count()
     }
 
+    /// From now on it gets descriptors below this number only; those that it has stay.
+    pub(crate) fn limit_descriptors(&self, below: usize) {
+        let (pid, limit) = (self.child.id().to_string(), format!("--nofile={below}:"));
+        assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().expect("prlimit").success());
+    }
+
     /// `SIGKILL`, and waits for the end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("SIGKILL");
