@@ -143,6 +143,11 @@ impl Activity {
         self.set(BLOCKED);
     }
 
+    /// Whether the last write took nothing.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & BLOCKED != 0
+    }
+
     /// The head of a request is whole.
     pub(super) fn request_begins(&self) {
         self.set(REQUEST | USED);

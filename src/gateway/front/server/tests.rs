@@ -17,6 +17,8 @@ use crate::gateway::telemetry::ConnectionMetrics;
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
+/// More than the buffers of a connection hold.
+const LATE: usize = 32 << 20;
 
 #[derive(Default)]
 struct Site {
@@ -70,6 +72,11 @@ async fn breaks(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from_static(b"begun"))))))
 }
 
+/// The same with more before the break than a socket takes at once.
+async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
+    Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from(vec![b'x'; LATE]))))))
+}
+
 async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
     drop(body.read(1 << 20).await);
     Ok(Response::new(Body::from("upload")))
@@ -113,6 +120,7 @@ fn describe() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError> 
     api.register(ApiEndpoint::new("fails".to_owned(), fails, Method::GET, FORM, "/fails", all()))?;
     api.register(ApiEndpoint::new("endless".to_owned(), endless, Method::GET, FORM, "/endless", all()))?;
     api.register(ApiEndpoint::new("breaks".to_owned(), breaks, Method::GET, FORM, "/breaks", all()))?;
+    api.register(ApiEndpoint::new("late".to_owned(), breaks_late, Method::GET, FORM, "/breaks-late", all()))?;
     api.register(ApiEndpoint::new("upload".to_owned(), upload, Method::POST, FORM, "/upload", all()))?;
     Ok(api)
 }
@@ -334,4 +342,15 @@ async fn the_beginning_of_an_answer_that_breaks_off_is_read_before_its_end() {
         text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("begun") && !text.ends_with("0\r\n\r\n"),
         "{text:?}"
     );
+}
+
+#[tokio::test]
+async fn a_slow_reader_has_all_of_an_answer_that_breaks_off() {
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let mut stream = connect(&server, &get("/breaks-late")).await;
+    sleep(SHORT).await;
+    let text = rest(&mut stream).await;
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body.matches('x').count(), LATE);
+    assert!(!body.ends_with("0\r\n\r\n"));
 }
