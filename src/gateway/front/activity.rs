@@ -164,6 +164,11 @@ impl Activity {
         self.set(AWAITS_BODY);
     }
 
+    /// What was read belongs to a body, also where its request is answered already.
+    pub(super) fn took_body(&self) {
+        self.clear(PARTIAL_HEAD);
+    }
+
     /// The connection is about to be polled.
     pub(super) fn poll_begins(&self) {
         self.clear(READ | WROTE | AWAITS_BODY);

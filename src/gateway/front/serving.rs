@@ -229,8 +229,9 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if frame.is_pending() {
-            self.connection.activity.awaits_body();
+        match &frame {
+            Poll::Pending => self.connection.activity.awaits_body(),
+            Poll::Ready(_) => self.connection.activity.took_body(),
         }
         frame
     }
