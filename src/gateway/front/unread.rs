@@ -105,3 +105,6 @@ async fn read_away(mut rest: Body, mut room: usize) {
     };
     drop(timeout(AWAY_TIME, reading).await);
 }
+
+#[cfg(test)]
+mod tests;
