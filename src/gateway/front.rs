@@ -15,6 +15,8 @@ mod dispatch;
 mod fault;
 mod form;
 mod form_body;
+#[cfg(test)]
+mod framed;
 mod held;
 mod listener;
 mod param;

@@ -5,11 +5,6 @@ SIMULATED_* answers by itself, SCRIPTED_* has a fake upstream behind it. Each ca
 """
 
 import asyncio
-import base64
-import os
-import struct
-import sys
-import traceback
 from importlib.metadata import version
 
 from agents import Agent, ImageGenerationTool, ModelSettings, OpenAIResponsesModel, Runner, set_tracing_disabled
@@ -17,53 +12,34 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
 
+from kit import check, finish, is_image, made, place
+
 MODEL = "gpt-5.5"
 TOOL = {"type": "image_generation", "size": "1024x640", "quality": "low", "output_format": "png"}
 ORDER = """created in_progress output_item.added image_generation_call.in_progress image_generation_call.generating
     image_generation_call.completed output_item.done output_item.added content_part.added output_text.delta
     output_text.done content_part.done output_item.done completed""".split()
-failures = []
 
 # It would report every run to its maker.
 set_tracing_disabled(True)
+# The connections of a client belong to one loop.
+run_here = asyncio.Runner().run
+HEADERS = {"Cookie": "caller-canary=1"}
 
 
-def check(name):
-    """Runs the function at once and prints a line about it."""
-
-    def run(function):
-        try:
-            function()
-        except Exception:
-            failures.append(name)
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-        else:
-            print(f"ok     {name}")
-
-    return run
-
-
-def place(which):
-    return {"base_url": os.environ[f"{which}_BASE_URL"], "api_key": os.environ[f"{which}_API_KEY"]}
-
-
-def is_image(text):
-    data = base64.b64decode(text, validate=True)
-    assert data[:8] == b"\x89PNG\r\n\x1a\n", data[:16]
-    assert struct.unpack(">II", data[16:24]) == (1024, 640), data[16:24]
+@made
+def chat_model(which):
+    return ChatOpenAI(model=MODEL, use_responses_api=True, default_headers=HEADERS, **place(which))
 
 
 def chat(which, user):
-    headers = {"Cookie": "caller-canary=1"}
-    model = ChatOpenAI(model=MODEL, use_responses_api=True, default_headers=headers, **place(which))
-    return model.bind_tools([TOOL]).bind(user=user)
+    return chat_model(which).bind_tools([TOOL]).bind(user=user)
 
 
 def has_image(message):
     calls = [block for block in message.content if block["type"] == "image_generation_call"]
     assert len(calls) == 1, [block["type"] for block in message.content]
-    is_image(calls[0]["result"])
+    is_image(calls[0]["result"], "png", 1024, 640)
     assert message.text, "nothing was said"
     assert message.usage_metadata["output_tokens"] > 0, message.usage_metadata
     return message
@@ -90,11 +66,15 @@ def with_langchain(which):
             has_image(answer)
 
 
+@made
+def client(which):
+    return AsyncOpenAI(default_headers=HEADERS, **place(which))
+
+
 def agent(which, user):
-    client = AsyncOpenAI(default_headers={"Cookie": "caller-canary=1"}, **place(which))
     return Agent(
         name="a painter",
-        model=OpenAIResponsesModel(model=MODEL, openai_client=client),
+        model=OpenAIResponsesModel(model=MODEL, openai_client=client(which)),
         model_settings=ModelSettings(extra_body={"user": user}),
         tools=[ImageGenerationTool(tool_config=TOOL)],
     )
@@ -103,7 +83,7 @@ def agent(which, user):
 def has_drawn(result):
     calls = [item.raw_item for item in result.new_items if item.raw_item.type == "image_generation_call"]
     assert len(calls) == 1, [item.raw_item.type for item in result.new_items]
-    is_image(calls[0].result)
+    is_image(calls[0].result, "png", 1024, 640)
     assert result.final_output, "nothing was said"
     return result.to_input_list()
 
@@ -113,8 +93,8 @@ def with_the_agents_sdk(which):
 
     @check(f"Agents SDK, one turn and another: {which}")
     def _():
-        said = has_drawn(Runner.run_sync(agent(which, "agents-1"), "a red cube on a table"))
-        has_drawn(Runner.run_sync(agent(which, "agents-2"), [*said, more]))
+        said = has_drawn(run_here(Runner.run(agent(which, "agents-1"), "a red cube on a table")))
+        has_drawn(run_here(Runner.run(agent(which, "agents-2"), [*said, more])))
 
     async def run(user, messages):
         result = Runner.run_streamed(agent(which, user), messages)
@@ -133,7 +113,7 @@ def with_the_agents_sdk(which):
             said = await run("agents-events-1", "a red cube on a table")
             await run("agents-events-2", [*said, more])
 
-        asyncio.run(turns())
+        run_here(turns())
 
 
 for gateway in ("SIMULATED", "SCRIPTED"):
@@ -141,5 +121,4 @@ for gateway in ("SIMULATED", "SCRIPTED"):
     with_the_agents_sdk(gateway)
 
 releases = ", ".join(f"{name} {version(name)}" for name in ("langchain-openai", "openai-agents"))
-print(f"{releases}: {len(failures)} failed")
-sys.exit(1 if failures else 0)
+finish(releases)

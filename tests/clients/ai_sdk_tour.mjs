@@ -9,21 +9,26 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, RetryError, generateImage, generateText, streamText } from "ai";
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { check, finish, probe, setting } from "./kit.mjs";
+import { check, finish, made, pooled, probe, setting } from "./kit.mjs";
 
 const model = "gpt-image-2";
 const prompt = "a red cube on a table";
 
-/** A provider that counts what it sends. */
+/** A provider that counts what it sends from now on. */
 function provider(kind, which, options = {}) {
-  const counted = { requests: 0, sent: [] };
+  const counted = made(() => counting(kind, which, options), kind, which, options);
+  return Object.assign(counted, { requests: 0, sent: [] });
+}
+
+function counting(kind, which, options) {
+  const counted = {};
   const shared = {
     baseURL: setting(which, "BASE_URL"),
     apiKey: setting(which, "API_KEY"),
     fetch: (address, init) => {
       counted.requests++;
       if (typeof init?.body === "string") counted.sent.push(JSON.parse(init.body));
-      return fetch(address, init);
+      return pooled(address, init);
     },
     ...options,
   };

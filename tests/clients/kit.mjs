@@ -1,8 +1,11 @@
-// What the tours in JavaScript share: checks that print one line each, the environment, and sizes of images.
+// What the tours in JavaScript share: checks that print one line each, the environment, clients, and sizes of images.
 
 import assert from "node:assert/strict";
 
 let failed = 0;
+// One client for all calls of a tour, over one pool of connections, or a fresh one for each call.
+const isOne = process.env.CLIENTS === "one";
+const clients = new Map();
 
 /** Runs a check and prints a line about it. */
 export async function check(name, work) {
@@ -26,6 +29,24 @@ export function setting(which, name) {
   const value = process.env[`${which}_${name}`];
   assert.ok(value, `${which}_${name} is not set`);
   return value;
+}
+
+/** What `make` gives: a fresh one, or always the same for the same words. */
+export function made(make, ...words) {
+  const key = JSON.stringify(words);
+  if (!isOne || !clients.has(key)) clients.set(key, make());
+  return clients.get(key);
+}
+
+/** Stands for a client wherever one is used: each use asks for it. */
+export const each = (make) => new Proxy({}, { get: (_, name) => make()[name] });
+
+/** `fetch` has one pool for all: a fresh client's connection ends with its call. */
+export function pooled(address, init = {}) {
+  if (isOne) return fetch(address, init);
+  const headers = new Headers(init.headers);
+  headers.set("connection", "close");
+  return fetch(address, { ...init, headers });
 }
 
 /** Format and pixel size from the first bytes of the file, such as `png 1024x1024`. */

@@ -6,71 +6,25 @@ this script can count what each call cost. PICTURES is a folder with files to ed
 failed.
 """
 
-import base64
 import io
 import os
 import pathlib
-import struct
-import sys
-import traceback
 
 import openai
 
-failures = []
+from kit import Each, check, finish, is_image, made, place
+
+pool = made(openai.DefaultHttpxClient)
 
 
-def check(name):
-    """Runs the function at once and prints a line about it."""
-
-    def run(function):
-        try:
-            function()
-        except Exception:
-            failures.append(name)
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-        else:
-            print(f"ok     {name}")
-
-    return run
-
-
+@made
 def client(which, strict=True, **options):
-    return openai.OpenAI(
-        base_url=os.environ[f"{which}_BASE_URL"],
-        api_key=options.pop("api_key", os.environ[f"{which}_API_KEY"]),
-        _strict_response_validation=strict,
-        **options,
-    )
+    return openai.OpenAI(http_client=pool(), _strict_response_validation=strict, **place(which, **options))
 
 
-def size_of(data):
-    """Format and pixel size from the first bytes of the file."""
-    if data[:8] == b"\x89PNG\r\n\x1a\n":
-        return ("png", *struct.unpack(">II", data[16:24]))
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind = data[12:16]
-        if kind == b"VP8 ":
-            width, height = struct.unpack("<HH", data[26:30])
-            return ("webp", width & 0x3FFF, height & 0x3FFF)
-        if kind == b"VP8L":
-            bits = struct.unpack("<I", data[21:25])[0]
-            return ("webp", (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1)
-        return ("webp", int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1)
-    if data[:2] == b"\xff\xd8":
-        at = 2
-        while True:
-            marker, length = data[at + 1], struct.unpack(">H", data[at + 2 : at + 4])[0]
-            if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-                height, width = struct.unpack(">HH", data[at + 5 : at + 9])
-                return ("jpeg", width, height)
-            at += 2 + length
-    raise AssertionError(f"not an image: {data[:16]!r}")
-
-
-simulated = client("SIMULATED")
-scripted = client("SCRIPTED")
-lenient = client("SIMULATED", strict=False)
+simulated = Each(lambda: client("SIMULATED"))
+scripted = Each(lambda: client("SCRIPTED"))
+lenient = Each(lambda: client("SIMULATED", strict=False))
 
 # The strict types of 2.x know only these sizes of an answer, whichever server gives it.
 SIZES_OF_2X = ("auto", "1024x1024", "1024x1536", "1536x1024")
@@ -86,8 +40,7 @@ def generate(**options):
 def is_good(answer, fmt, size, count=1):
     assert len(answer.data) == count, len(answer.data)
     for image in answer.data:
-        found = size_of(base64.b64decode(image.b64_json, validate=True))
-        assert found == (fmt, *map(int, size.split("x"))), found
+        is_image(image.b64_json, fmt, *map(int, size.split("x")))
         assert image.revised_prompt, "no revised prompt"
     assert (answer.size, answer.output_format, answer.background) == (size, fmt, "opaque"), answer.size
     assert answer.quality in ("low", "medium", "high"), answer.quality
@@ -231,8 +184,7 @@ def is_stream(events, family, fmt, size, partials):
     assert last.type == f"{family}.completed", last.type
     assert last.usage.total_tokens == last.usage.input_tokens + last.usage.output_tokens
     for event in events:
-        found = size_of(base64.b64decode(event.b64_json, validate=True))
-        assert found == (fmt, *map(int, size.split("x"))), found
+        is_image(event.b64_json, fmt, *map(int, size.split("x")))
         assert (event.size, event.output_format, event.background) == (size, fmt, "opaque"), event.size
         assert event.quality in ("low", "medium", "high"), event.quality
         assert event.created_at > 1_700_000_000
@@ -377,5 +329,4 @@ def _():
     is_good(answer, "png", "1536x1024")
 
 
-print(f"openai {openai.__version__}: {len(failures)} failed")
-sys.exit(1 if failures else 0)
+finish(f"openai {openai.__version__}")

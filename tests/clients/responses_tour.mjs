@@ -6,10 +6,10 @@
 import OpenAI, { APIError, BadRequestError, InternalServerError } from "openai";
 import { VERSION } from "openai/version";
 import assert from "node:assert/strict";
-import { check, finish, probe, setting } from "./kit.mjs";
+import { check, each, finish, made, pooled, probe, setting } from "./kit.mjs";
 
-const client = (which) => new OpenAI({ baseURL: setting(which, "BASE_URL"), apiKey: setting(which, "API_KEY") });
-const [simulated, scripted] = [client("SIMULATED"), client("SCRIPTED")];
+const client = (which) => new OpenAI({ baseURL: setting(which, "BASE_URL"), apiKey: setting(which, "API_KEY"), fetch: pooled });
+const [simulated, scripted] = ["SIMULATED", "SCRIPTED"].map((which) => each(() => made(() => client(which), which)));
 const tool = { type: "image_generation", size: "1024x640", quality: "low", output_format: "png", partial_images: 1 };
 const task = (options = {}) => ({ model: "gpt-5.5", input: "a red cube on a table", tools: [tool], ...options });
 

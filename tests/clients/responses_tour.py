@@ -4,60 +4,32 @@ SIMULATED_* answers by itself, SCRIPTED_* has a fake upstream behind it that spe
 the task. Each call against the second carries its own `user`. One line per check; exit 1 when one failed.
 """
 
-import base64
-import os
-import struct
-import sys
-import traceback
-
 import openai
+
+from kit import Each, check, finish, is_image, made, place
 
 MODEL = "gpt-5.5"
 TOOL = {"type": "image_generation", "size": "1024x640", "quality": "low", "output_format": "png", "partial_images": 1}
 ORDER = """created in_progress output_item.added image_generation_call.in_progress image_generation_call.generating
     image_generation_call.partial_image image_generation_call.completed output_item.done output_item.added
     content_part.added output_text.delta output_text.done content_part.done output_item.done completed""".split()
-failures = []
+
+pool = made(openai.DefaultHttpxClient)
 
 
-def check(name):
-    """Runs the function at once and prints a line about it."""
-
-    def run(function):
-        try:
-            function()
-        except Exception:
-            failures.append(name)
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-        else:
-            print(f"ok     {name}")
-
-    return run
-
-
+@made
 def client(which):
-    return openai.OpenAI(
-        base_url=os.environ[f"{which}_BASE_URL"],
-        api_key=os.environ[f"{which}_API_KEY"],
-        # This client adds what it accepts in the tool; what the service sends is held to every type.
-        _strict_response_validation=True,
-    )
+    # This client adds what it accepts in the tool; what the service sends is held to every type.
+    return openai.OpenAI(http_client=pool(), _strict_response_validation=True, **place(which))
 
 
-simulated, scripted = client("SIMULATED"), client("SCRIPTED")
-
-
-def is_image(text, size):
-    data = base64.b64decode(text, validate=True)
-    assert data[:8] == b"\x89PNG\r\n\x1a\n", data[:16]
-    assert struct.unpack(">II", data[16:24]) == size, data[16:24]
+simulated, scripted = Each(lambda: client("SIMULATED")), Each(lambda: client("SCRIPTED"))
 
 
 def is_good(response, size=(1024, 640)):
     call = next(item for item in response.output if item.type == "image_generation_call")
     assert call.status == "completed", call.status
-    is_image(call.result, size)
+    is_image(call.result, "png", *size)
     assert response.output_text, "nothing was said"
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
 
@@ -94,7 +66,7 @@ def _():
     assert kinds[-1] == "completed", kinds
     assert [event.sequence_number for event in events] == list(range(len(events)))
     partial = next(event for event in events if event.type.endswith("partial_image"))
-    is_image(partial.partial_image_b64, (1024, 640))
+    is_image(partial.partial_image_b64, "png", 1024, 640)
     is_good(events[-1].response)
 
 
@@ -123,7 +95,7 @@ for name, sdk in (("simulated", simulated), ("scripted", scripted)):
 
 def is_good_scripted(response):
     call = next(item for item in response.output if item.type == "image_generation_call")
-    is_image(call.result, (1024, 640))
+    is_image(call.result, "png", 1024, 640)
 
 
 @check("what the upstream says comes through")
@@ -171,5 +143,4 @@ fails("breaks-between", "events=created,added,eof", openai.APIError, "upstream_e
 fails("breaks-within", "events=created,added,half,cut b64=2000000", openai.APIError, "upstream_error", stream=True)
 fails("fails-within", "events=created,added,failed", openai.APIError, "upstream_error", stream=True)
 
-print(f"openai {openai.__version__}: {len(failures)} failed")
-sys.exit(1 if failures else 0)
+finish(f"openai {openai.__version__}")

@@ -10,14 +10,14 @@ import os
 import pathlib
 import socket
 import subprocess
-import sys
 import tempfile
-import traceback
 import urllib.parse
 
 import httpx
 import openai
 import requests
+
+from kit import check, finish
 
 BASE = os.environ["BASE_URL"]
 KEY = os.environ["API_KEY"]
@@ -27,23 +27,6 @@ PATH = PLACE.path
 # From 100 KB to 12 MB, unsorted.
 SIZES = [4_000_000, 100_000, 12_000_000, 300_000, 1_048_576, 8_000_000, 150_000, 2_000_000, 6_000_000, 100_001]
 CHUNKS = [1 << 20, 1, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 4096, 300_000, 65_536, 7, 1 << 20]
-failures = []
-
-
-def check(name):
-    """Runs the function at once and prints a line about it."""
-
-    def run(function):
-        try:
-            function()
-        except Exception:
-            failures.append(name)
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-        else:
-            print(f"ok     {name}")
-
-    return run
 
 
 def image(size):
@@ -161,5 +144,4 @@ def _():
         assert done.stdout.splitlines() == ["200 1"] + ["200 0"] * (len(SIZES) - 1), done.stdout
 
 
-print(f"{len(failures)} failed")
-sys.exit(bool(failures))
+finish("clients of Python")

@@ -55,10 +55,13 @@ fn pictures() -> TempDir {
     folder
 }
 
-/// What a tour cost: attempts by the `user` of the call.
-struct Cost(BTreeMap<String, usize>);
+/// How a tour makes its clients: a fresh one for each call, or one for all calls, over one pool of connections.
+const CLIENTS: [&str; 2] = ["fresh", "one"];
 
-/// Runs a tour; panics with everything it printed when a check failed.
+/// What a tour cost with each kind of clients: attempts by the `user` of the call.
+struct Cost([BTreeMap<String, usize>; CLIENTS.len()]);
+
+/// Runs a tour with each kind of clients; panics with everything it printed when a check failed.
 #[track_caller]
 fn tour(command: &mut Command) -> Cost {
     tour_before(Speak::Images, command)
@@ -72,6 +75,11 @@ fn tour_over(command: &mut Command) -> Cost {
 
 #[track_caller]
 fn tour_before(speak: Speak, command: &mut Command) -> Cost {
+    Cost(CLIENTS.map(|clients| attempts_of(speak, command.env("CLIENTS", clients))))
+}
+
+#[track_caller]
+fn attempts_of(speak: Speak, command: &mut Command) -> BTreeMap<String, usize> {
     let upstream = FakeUpstream::start();
     upstream.converse(&[Turn::Draws]);
     let (simulated, scripted) = (Gateway::simulated(), scripted(&upstream, speak));
@@ -92,7 +100,8 @@ fn tour_before(speak: Speak, command: &mut Command) -> Cost {
         command.env(format!("{which}_BASE_URL"), tap.base_url());
         command.env(format!("{which}_API_KEY"), key["secret"].as_str().expect("a secret"));
     }
-    let output = command.env("PICTURES", pictures.path()).output().expect("the tour starts");
+    command.env("PICTURES", pictures.path()).env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.output().expect("the tour starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}");
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -101,7 +110,7 @@ fn tour_before(speak: Speak, command: &mut Command) -> Cost {
     for attempt in upstream.ledger() {
         *cost.entry(attempt.user()).or_default() += 1;
     }
-    Cost(cost)
+    cost
 }
 
 impl Cost {
@@ -109,10 +118,12 @@ impl Cost {
     /// nothing can have been made.
     #[track_caller]
     fn is_one_attempt_each(&self, calls: usize, repeated: &[&str]) {
-        assert_eq!(self.0.len(), calls, "{:?}", self.0);
-        for (user, count) in &self.0 {
-            let most = if repeated.contains(&user.as_str()) { 4 } else { 1 };
-            assert!(*count <= most, "{user}: {count} attempts for one call of the client");
+        for (clients, cost) in CLIENTS.iter().zip(&self.0) {
+            assert_eq!(cost.len(), calls, "{clients}: {cost:?}");
+            for (user, count) in cost {
+                let most = if repeated.contains(&user.as_str()) { 4 } else { 1 };
+                assert!(*count <= most, "{clients}, {user}: {count} attempts for one call of the client");
+            }
         }
     }
 }

@@ -144,6 +144,11 @@ impl ConnectionActivity {
         self.set(BLOCKED);
     }
 
+    /// True if the last write took nothing.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & BLOCKED != 0
+    }
+
     /// The head of a request is complete.
     pub(super) fn request_begins(&self) {
         self.set(REQUEST | USED);
@@ -158,6 +163,11 @@ impl ConnectionActivity {
     /// Somebody waits for more of the body.
     pub(super) fn awaits_body(&self) {
         self.set(AWAITS_BODY);
+    }
+
+    /// What was read belongs to a body, also where its request is answered already.
+    pub(super) fn took_body(&self) {
+        self.clear(PARTIAL_HEAD);
     }
 
     /// The connection is about to be polled.

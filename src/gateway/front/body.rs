@@ -307,3 +307,6 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> ExclusiveExtracto
         <TypedBody<T> as ExclusiveExtractor>::metadata(content_type)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,8 @@ struct RequestBody {
 struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,
+    /// The error that the body ends with, until what came before it is written.
+    error: Option<<Body as http_body::Body>::Error>,
 }
 
 /// A connection that is being served.
@@ -214,7 +216,7 @@ impl<C: Counts> hyper::service::Service<Request<Incoming>> for Service<C> {
         let request = request.map(|body| Body::wrap(RequestBody { body, connection: Arc::clone(&connection) }));
         Box::pin(async move {
             let response = dispatcher.answer(request, remote).await;
-            Ok(response.map(|body| AnswerBody { body, connection }))
+            Ok(response.map(|body| AnswerBody { body, connection, error: None }))
         })
     }
 }
@@ -227,8 +229,9 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if frame.is_pending() {
-            self.connection.activity.awaits_body();
+        match &frame {
+            Poll::Pending => self.connection.activity.awaits_body(),
+            Poll::Ready(_) => self.connection.activity.took_body(),
         }
         frame
     }
@@ -249,11 +252,24 @@ impl http_body::Body for AnswerBody {
     type Error = <Body as http_body::Body>::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.error.is_none() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Err(error)) => self.error = Some(error),
+                frame => return Poll::Ready(frame),
+            }
+            // hyper drops what it has not written when a body fails, and it writes when a body is pending.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.connection.activity.is_blocked() {
+            // hyper asks again when its socket has taken everything.
+            return Poll::Pending;
+        }
+        Poll::Ready(self.error.take().map(Err))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.error.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -4,6 +4,7 @@
 //! connection gone, and report that instead. So what was not read comes back here, and is read away, within bounds,
 //! while the answer is already on its way.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -13,7 +14,8 @@ use bytes::Bytes;
 use dropshot::Body;
 use http::header::EXPECT;
 use http_body::{Body as _, Frame, SizeHint};
-use tokio::time::{Sleep, sleep};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 /// So much is read away (ours): beyond it a client that goes on writing has to see the connection close.
 const AWAY_MAX: usize = 64 * 1024 * 1024;
@@ -32,14 +34,6 @@ struct Returning {
     place: Unread,
 }
 
-/// An answer that goes out at once and ends when the request has been read away.
-struct Draining {
-    answer: Option<Bytes>,
-    rest: Body,
-    room: usize,
-    time: Pin<Box<Sleep>>,
-}
-
 // === impl Unread ===
 
 impl Unread {
@@ -54,14 +48,14 @@ impl Unread {
         (request.map(|body| Body::wrap(Returning { body: Some(body), place: back })), place)
     }
 
-    /// A body for the answer: `answer` itself, and behind it the end of the request. `is_known` is true if the request
-    /// had a valid key.
+    /// A body for the answer. The rest of the request is read away beside it: an answer that lasted until then would
+    /// have no length, and be cut if the connection ended meanwhile. `is_known` is true if the request had a valid key.
     pub(super) fn after(&self, answer: Bytes, is_known: bool) -> Body {
         let room = if is_known { AWAY_MAX } else { AWAY_MAX_OF_STRANGERS };
-        match self.take() {
-            None => Body::from(answer),
-            Some(rest) => Body::wrap(Draining { answer: Some(answer), rest, room, time: Box::pin(sleep(AWAY_TIME)) }),
+        if let Some(rest) = self.take() {
+            drop(Handle::current().spawn(read_away(rest, room)));
         }
+        Body::from(answer)
     }
 
     fn take(&self) -> Option<Body> {
@@ -99,29 +93,18 @@ impl Drop for Returning {
     }
 }
 
-impl http_body::Body for Draining {
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if let Some(answer) = self.answer.take() {
-            return Poll::Ready(Some(Ok(Frame::data(answer))));
-        }
-        loop {
-            match Pin::new(&mut self.rest).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    let length = frame.data_ref().map_or(0, Bytes::len);
-                    match self.room.checked_sub(length) {
-                        Some(room) => self.room = room,
-                        None => return Poll::Ready(None),
-                    }
-                }
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(None),
-                Poll::Pending => {
-                    ready!(self.time.as_mut().poll(cx));
-                    return Poll::Ready(None);
-                }
+/// Reads at most so many bytes of what is left of a request.
+async fn read_away(mut rest: Body, mut room: usize) {
+    let reading = async {
+        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
+            match room.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                Some(left) => room = left,
+                None => return,
             }
         }
-    }
+    };
+    drop(timeout(AWAY_TIME, reading).await);
 }
+
+#[cfg(test)]
+mod tests;

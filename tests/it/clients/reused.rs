@@ -18,6 +18,7 @@ fn costs_ten_each(command: &mut Command, users: &[&str]) {
     let (upstream, pictures) = (FakeUpstream::digesting(), pictures());
     let gateway = Gateway::before(&upstream);
     command.env("BASE_URL", gateway.base_url()).env("API_KEY", gateway.secret()).env("PICTURES", pictures.path());
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
     let output = command.output().expect("the script starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -2,6 +2,7 @@
 //! unknown.
 
 use std::io::Read as _;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -41,6 +42,15 @@ fn leave_within(call: Call, gateway: &Gateway, read: usize) {
     let mut reply = call.with_small_window().open(gateway.address()).expect("a head");
     assert_eq!(reply.status, 200);
     reply.read_exact(&mut vec![0; read]).expect("so much of it");
+}
+
+/// Sends the first try of one of the requests, and waits until its attempt has begun.
+#[track_caller]
+fn begin(gateway: &Gateway, upstream: &FakeUpstream, at: usize, script: &str) -> (Call, TcpStream) {
+    let call = requests(gateway, script)[at].clone();
+    let stream = with(&call, FIRST).dispatch(gateway.address()).expect("a connection");
+    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    (call, stream)
 }
 
 #[track_caller]
@@ -148,13 +158,11 @@ fn the_same_key_is_paid_once_at_the_responses_too() {
 fn a_retry_at_the_responses_gets_what_the_first_try_left_behind() {
     let upstream = FakeUpstream::start();
     let gateway = both(&upstream);
-    let call = &requests(&gateway, "gate=open")[1];
-    let stream = with(call, FIRST).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    let (call, stream) = begin(&gateway, &upstream, 1, "gate=open");
     drop(stream);
     upstream.open_gate("open");
     gateway.settled(1);
-    good(&with(call, RETRY).send(gateway.address()));
+    good(&with(&call, RETRY).send(gateway.address()));
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
 }
 
@@ -185,9 +193,7 @@ fn a_retry_after_a_kill_is_told_that_nobody_knows() {
     for at in 0..2 {
         let upstream = FakeUpstream::start();
         let mut gateway = both(&upstream);
-        let call = requests(&gateway, "gate=open")[at].clone();
-        let stream = with(&call, FIRST).dispatch(gateway.address()).expect("a connection");
-        upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+        let (call, stream) = begin(&gateway, &upstream, at, "gate=open");
         gateway.kill();
         drop(stream);
         gateway.start();
@@ -206,9 +212,7 @@ fn a_retry_after_a_kill_is_told_that_nobody_knows() {
 fn a_retry_after_a_drain_that_was_too_short_is_told_that_nobody_knows() {
     let upstream = FakeUpstream::start();
     let mut gateway = both_with("drain_timeout = \"1s\"\n", &upstream);
-    let call = requests(&gateway, "gate=open")[0].clone();
-    let stream = with(&call, FIRST).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    let (call, stream) = begin(&gateway, &upstream, 0, "gate=open");
     gateway.terminate();
     eventually("it has ended", || (!gateway.server().is_running()).then_some(()));
     drop(stream);
@@ -223,9 +227,7 @@ fn what_an_orphan_has_made_survives_a_restart() {
     for (at, killed) in [(0, false), (1, false), (0, true)] {
         let upstream = FakeUpstream::start();
         let mut gateway = both(&upstream);
-        let call = requests(&gateway, "gate=open b64=3000000")[at].clone();
-        let stream = with(&call, FIRST).dispatch(gateway.address()).expect("a connection");
-        upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+        let (call, stream) = begin(&gateway, &upstream, at, "gate=open b64=3000000");
         drop(stream);
         if killed {
             upstream.open_gate("open");
@@ -256,9 +258,7 @@ fn what_an_orphan_has_made_survives_a_restart() {
 fn a_retry_of_what_cost_nothing_runs_after_an_older_twin_was_interrupted() {
     let upstream = FakeUpstream::start();
     let mut gateway = both(&upstream);
-    let call = requests(&gateway, "gate=open")[0].clone();
-    let stream = with(&call, FIRST).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    let (call, stream) = begin(&gateway, &upstream, 0, "gate=open");
     gateway.kill();
     drop(stream);
     gateway.start();

@@ -152,8 +152,7 @@ impl Answer {
         if request.both_lengths && self.status < 400 && self.header("connection") != Some("close") {
             return Err(format!("two lengths: {} on a connection that stays open", self.status));
         }
-        // After a request with broken chunks the connection ends, which may cut off its answer.
-        if self.cut && !request.last {
+        if self.cut {
             return Err(format!("{}: the answer is cut", self.status));
         }
         match self.status {

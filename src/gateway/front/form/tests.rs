@@ -14,19 +14,13 @@ use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
+use crate::gateway::front::framed::{Made, contents};
 use crate::image::Source as _;
 
 /// A spool in a directory of its own.
 struct Place {
     spool: Spool,
     folder: TempDir,
-}
-
-/// A body that is made while it is read, and counted.
-struct Made {
-    pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
-    pulled: Arc<AtomicU64>,
-    waits: bool,
 }
 
 // === impl Place ===
@@ -60,23 +54,6 @@ impl Place {
     }
 }
 
-impl http_body::Body for Made {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    /// Like a socket: something is there, or it comes a little later.
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.waits = !self.waits;
-        if self.waits {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let next = self.pieces.next();
-        self.pulled.fetch_add(next.as_ref().map_or(0, |piece| piece.len() as u64), Ordering::Relaxed);
-        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
-    }
-}
-
 /// A small picture, different for each number.
 fn png(number: u8) -> Vec<u8> {
     let mut file = Vec::new();
@@ -87,14 +64,7 @@ fn png(number: u8) -> Vec<u8> {
 }
 
 fn bytes(upload: &Upload) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(upload.file.len()).unwrap()];
-    let mut at = 0;
-    while at < bytes.len() {
-        let count = upload.file.read_at(at as u64, &mut bytes[at..]).unwrap();
-        assert!(count > 0, "the file is as long as it says");
-        at += count;
-    }
-    bytes
+    contents(&*upload.file)
 }
 
 /// So many bytes of nothing, in frames as they come from a socket.

@@ -17,6 +17,8 @@ use crate::gateway::telemetry::ConnectionMetrics;
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
+/// More than the buffers of a connection hold.
+const LATE: usize = 32 << 20;
 
 #[derive(Default)]
 struct Site {
@@ -70,9 +72,21 @@ async fn breaks(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from_static(b"begun"))))))
 }
 
+/// The same with more before the break than a socket takes at once.
+async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
+    Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from(vec![b'x'; LATE]))))))
+}
+
 async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
     drop(body.read(1 << 20).await);
     Ok(Response::new(Body::from("upload")))
+}
+
+/// A refusal that leaves the body unread.
+async fn refuse_upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+    let unread = body.unread();
+    drop(body);
+    Ok(refusal(&Error::Unavailable).map(|text| unread.after(text, true)))
 }
 
 struct Endless(#[expect(dead_code, reason = "it says when it is dropped")] Running);
@@ -113,7 +127,9 @@ fn describe() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError> 
     api.register(ApiEndpoint::new("fails".to_owned(), fails, Method::GET, FORM, "/fails", all()))?;
     api.register(ApiEndpoint::new("endless".to_owned(), endless, Method::GET, FORM, "/endless", all()))?;
     api.register(ApiEndpoint::new("breaks".to_owned(), breaks, Method::GET, FORM, "/breaks", all()))?;
+    api.register(ApiEndpoint::new("late".to_owned(), breaks_late, Method::GET, FORM, "/breaks-late", all()))?;
     api.register(ApiEndpoint::new("upload".to_owned(), upload, Method::POST, FORM, "/upload", all()))?;
+    api.register(ApiEndpoint::new("refused".to_owned(), refuse_upload, Method::POST, FORM, "/refused", all()))?;
     Ok(api)
 }
 
@@ -335,4 +351,51 @@ async fn the_beginning_of_an_answer_that_breaks_off_is_read_before_its_end() {
         text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("begun") && !text.ends_with("0\r\n\r\n"),
         "{text:?}"
     );
+}
+
+#[tokio::test]
+async fn a_slow_reader_has_all_of_an_answer_that_breaks_off() {
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let mut stream = connect(&server, &get("/breaks-late")).await;
+    sleep(SHORT).await;
+    let text = rest(&mut stream).await;
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body.matches('x').count(), LATE);
+    assert!(!body.ends_with("0\r\n\r\n"));
+}
+
+/// Sends a form in chunks to a handler that refuses it unread; the framing goes on when the answer is there.
+async fn refused_upload(server: &Server, framing: &str) -> (TcpStream, String) {
+    let form = "content-type: application/x-www-form-urlencoded\r\ntransfer-encoding: chunked";
+    let head = format!("POST /refused HTTP/1.1\r\nhost: localhost\r\n{form}\r\n\r\n");
+    let mut stream = connect(server, &head).await;
+    let said = answer(&mut stream, "}}").await;
+    stream.write_all(framing.as_bytes()).await.unwrap();
+    (stream, said)
+}
+
+#[tokio::test]
+async fn a_refusal_is_whole_whatever_comes_of_its_request() {
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    for broken in
+        ["", "0\r\n\r\n", "zz\r\n", "5\r\nabc", "5\r\nabcdeXX", "5\r\nabcde\r\n-1\r\n", "ffffffffffffffffff\r\n"]
+    {
+        let (mut stream, said) = refused_upload(&server, broken).await;
+        stream.shutdown().await.unwrap();
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{broken:?}: {said}");
+        assert_eq!(rest(&mut stream).await, "", "{broken:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_refusal_leaves_unread_is_read_away_and_the_connection_stays() {
+    let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 8).await;
+    let (mut stream, _) = refused_upload(&server, "100000\r\n").await;
+    stream.write_all(&vec![b'x'; 0x10_0000]).await.unwrap();
+    stream.write_all(b"\r\n0\r\n\r\n").await.unwrap();
+    // Its bytes are not taken for the beginning of a head, which has a deadline.
+    sleep(SHORT * 3).await;
+    stream.write_all(get("/quick").as_bytes()).await.unwrap();
+    answer(&mut stream, "quick").await;
 }

@@ -4,7 +4,9 @@
 //! four times, so the test that starts this program expects four attempts where an official SDK makes one.
 //! One line per check; exit 1 when one failed.
 
+use std::collections::BTreeMap;
 use std::env;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use async_openai::Client;
@@ -55,8 +57,14 @@ fn client(which: &str) -> Client<OpenAIConfig> {
     with(setting(which, "BASE_URL"), setting(which, "API_KEY"))
 }
 
+/// One client for all calls of the tour, or a fresh one for each.
 fn with(base: String, key: String) -> Client<OpenAIConfig> {
-    Client::with_config(OpenAIConfig::new().with_api_base(base).with_api_key(key))
+    static CLIENTS: Mutex<BTreeMap<(String, String), Client<OpenAIConfig>>> = Mutex::new(BTreeMap::new());
+    let make = || Client::with_config(OpenAIConfig::new().with_api_base(&base).with_api_key(&key));
+    if env::var("CLIENTS").as_deref() != Ok("one") {
+        return make();
+    }
+    CLIENTS.lock().expect("the clients").entry((base.clone(), key.clone())).or_insert_with(make).clone()
 }
 
 fn request() -> CreateImageRequestArgs {

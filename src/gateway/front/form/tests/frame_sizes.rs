@@ -1,30 +1,10 @@
 //! Forms in frames of any size: on a reused connection one frame may hold a whole form.
 
-use std::io::Write as _;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
-
-const FRAMES: [usize; 5] = [1, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 1024 * 1024];
-
-/// Bytes that do not compress, with the beginning of a boundary now and then.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut noise = Vec::with_capacity(length + 8);
-    while noise.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        noise.extend_from_slice(&state.to_le_bytes());
-        if state.is_multiple_of(1024) {
-            noise.extend_from_slice(b"\r\n--x\r\n--");
-        }
-    }
-    noise.truncate(length);
-    noise
-}
+use crate::gateway::front::framed::{FRAMES, coded, framed, noise};
 
 fn multipart(images: &[Vec<u8>]) -> Vec<u8> {
     let mut form = Vec::new();
@@ -43,29 +23,18 @@ fn json(images: &[Vec<u8>]) -> Vec<u8> {
     serde_json::json!({"prompt": "a hat", "images": images}).to_string().into_bytes()
 }
 
-fn gzip(body: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(body).unwrap();
-    encoder.finish().unwrap()
-}
-
 /// Reads a body in frames of `frame` bytes. The first one is available at once, as if it had come with the head.
-async fn framed(body: &Bytes, content_type: &str, coding: &str, frame: usize) -> Result<EditForm, Error> {
+async fn read_framed(body: &Bytes, content_type: &str, coding: &str, frame: usize) -> Result<EditForm, Error> {
     let place = Place::new();
-    let whole = body.clone();
-    let cuts = (0..whole.len()).step_by(frame);
-    let pieces = cuts.map(move |start| whole.slice(start..whole.len().min(start + frame)));
-    let body = Made { pieces: Box::new(pieces), pulled: Arc::default(), waits: true };
     let request = hyper::Request::post("/").header("content-type", content_type).header("content-encoding", coding);
-    read(request.body(Body::wrap(body)).unwrap(), &place.spool).await
+    read(request.body(framed(body, frame).0).unwrap(), &place.spool).await
 }
 
 /// Asserts that a body is read to these images in frames of each of these sizes.
-async fn assert_reads(body: Vec<u8>, kind: (&str, &str), frames: &[usize], images: &[Vec<u8>]) {
-    let body = Bytes::from(body);
+async fn assert_reads(body: &Bytes, kind: (&str, &str), frames: &[usize], images: &[Vec<u8>]) {
     for frame in frames {
         let case = format!("{kind:?}, {} bytes in frames of {frame}", body.len());
-        let form = framed(&body, kind.0, kind.1, *frame).await;
+        let form = read_framed(body, kind.0, kind.1, *frame).await;
         let form = form.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(form.fields["prompt"], "a hat", "{case}");
         let read: Vec<_> = form.images.iter().map(bytes).collect();
@@ -79,8 +48,9 @@ async fn a_form_is_read_whatever_a_frame_holds() {
     for (length, frames) in [(30_000, &FRAMES[..]), (4_000_000, &FRAMES[1..])] {
         let images = [noise(length), noise(length / 2)];
         for (content_type, body) in [(FORM, multipart(&images)), ("application/json", json(&images))] {
-            assert_reads(gzip(&body), (content_type, "gzip"), frames, &images).await;
-            assert_reads(body, (content_type, "identity"), frames, &images).await;
+            for (coding, body) in coded(&body) {
+                assert_reads(&body, (content_type, coding), frames, &images).await;
+            }
         }
     }
 }
@@ -91,7 +61,7 @@ async fn what_follows_a_form_is_counted_whatever_a_frame_holds() {
     for frame in FRAMES[..4].iter().copied() {
         for (surplus, fits) in [(0, true), (2_000, true), (40_000, false)] {
             let form = [multipart(&[noise(100)]), vec![b' '; surplus]].concat();
-            let read = framed(&form.into(), "multipart/form-data; boundary=xx", "identity", frame).await;
+            let read = read_framed(&form.into(), "multipart/form-data; boundary=xx", "identity", frame).await;
             assert_eq!(read.is_ok(), fits, "{surplus} bytes in frames of {frame}");
         }
     }
@@ -100,7 +70,8 @@ async fn what_follows_a_form_is_counted_whatever_a_frame_holds() {
 #[tokio::test]
 async fn a_boundary_that_does_not_come_is_missed_whatever_a_frame_holds() {
     for frame in FRAMES {
-        let read = framed(&noise(2_000_000).into(), "multipart/form-data; boundary=never", "identity", frame).await;
+        let read =
+            read_framed(&noise(2_000_000).into(), "multipart/form-data; boundary=never", "identity", frame).await;
         assert_refused(read, 400, None);
     }
 }

@@ -1,0 +1,47 @@
+//! What is left of a request, in frames of any size.
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+use crate::gateway::front::framed::{FRAMES, framed};
+
+const ROOM: usize = 100_000;
+
+#[tokio::test]
+async fn what_is_left_is_read_away_as_far_as_there_is_room_whatever_a_frame_holds() {
+    for frame in FRAMES {
+        for length in [0, 1, ROOM - 1, ROOM, ROOM + 1, 3 * ROOM] {
+            let (body, pulled) = framed(&vec![b'x'; length].into(), frame);
+            read_away(body, ROOM).await;
+            // The frame that does not fit is the last one.
+            let most = (ROOM / frame + 1) * frame;
+            assert_eq!(pulled.load(Ordering::Relaxed), length.min(most) as u64, "{length} bytes in frames of {frame}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_read_comes_back_whatever_a_frame_holds() {
+    for frame in FRAMES {
+        for frames_read in [0, 1, 2] {
+            let whole = Bytes::from(vec![b'x'; 40_000]);
+            let (body, pulled) = framed(&whole, frame);
+            let (request, unread) = Unread::watch(hyper::Request::new(body));
+            let mut body = request.into_body();
+            for _ in 0..frames_read {
+                drop(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await);
+            }
+            let read = pulled.load(Ordering::Relaxed);
+            assert_eq!(read, (frames_read * frame).min(whole.len()) as u64);
+            drop(body);
+            let rest = unread.take();
+            // Whoever came to the end has left nothing; before it was looked for it is not known.
+            let is_over = frames_read > whole.len().div_ceil(frame);
+            assert_eq!(rest.is_none(), is_over, "{frames_read} frames of {frame}");
+            if let Some(rest) = rest {
+                read_away(rest, ROOM).await;
+                assert_eq!(pulled.load(Ordering::Relaxed), whole.len() as u64, "{frames_read} frames of {frame}");
+            }
+        }
+    }
+}
