@@ -291,7 +291,7 @@ mod tests {
     fn accounts_that_need_their_operator_are_no_trouble_of_the_network() {
         let unpaid = failure(Class::N, Cause::Unfit);
         let refused = failure(Class::N, Cause::Unreachable).with_status(401);
-        assert_eq!(told(&[unpaid.clone()]), Error::Upstream(Fault::Quota));
+        assert_eq!(told(std::slice::from_ref(&unpaid)), Error::Upstream(Fault::Quota));
         assert_eq!(told(&[unpaid.clone(), refused.clone()]), Error::Upstream(Fault::Credentials));
         let dead = failure(Class::N, Cause::Unreachable);
         assert_eq!(told(&[unpaid, dead, refused]), Error::Upstream(Fault::Unreachable), "one may be back soon");

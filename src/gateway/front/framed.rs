@@ -26,7 +26,7 @@ impl http_body::Body for Made {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
-    /// Like a socket: something is there, or it comes a little later.
+    /// Like a socket: a frame is available at once, or comes a little later.
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         self.waits = !self.waits;
         if self.waits {
@@ -39,8 +39,8 @@ impl http_body::Body for Made {
     }
 }
 
-/// A body in frames of so many bytes, of which the first is there at once: it came together with the head. And how much
-/// of it was pulled.
+/// A body in frames of `frame` bytes, and the count of its bytes that were pulled. The first frame is available at once,
+/// as if it had come with the head.
 pub(super) fn framed(whole: &Bytes, frame: usize) -> (Body, Arc<AtomicU64>) {
     let (whole, pulled) = (whole.clone(), Arc::<AtomicU64>::default());
     let cuts = (0..whole.len()).step_by(frame);
@@ -49,7 +49,7 @@ pub(super) fn framed(whole: &Bytes, frame: usize) -> (Body, Arc<AtomicU64>) {
     (Body::wrap(body), pulled)
 }
 
-/// Bytes that do not pack, and now and then the beginning of a boundary.
+/// Bytes that do not compress, with the beginning of a boundary now and then.
 pub(super) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut noise = Vec::with_capacity(length + 8);
@@ -75,7 +75,7 @@ pub(super) fn coded(body: &[u8]) -> [(&'static str, Bytes); 3] {
     [("identity", Bytes::copy_from_slice(body)), ("gzip", gzip.into()), ("zstd", zstd.into())]
 }
 
-/// All that is in it.
+/// All bytes of a source.
 pub(super) fn contents(source: &impl Source) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(source.len()).expect("a length")];
     let mut at = 0;

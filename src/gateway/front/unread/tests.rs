@@ -20,28 +20,30 @@ async fn what_is_left_is_read_away_as_far_as_there_is_room_whatever_a_frame_hold
     }
 }
 
+/// Reads so many frames of a body, and leaves the rest.
+async fn assert_rest_comes_back(frame: usize, frames_read: usize) {
+    let case = format!("{frames_read} frames of {frame}");
+    let whole = Bytes::from(vec![b'x'; 40_000]);
+    let (body, pulled) = framed(&whole, frame);
+    let (request, unread) = Unread::watch(hyper::Request::new(body));
+    let mut body = request.into_body();
+    for _ in 0..frames_read {
+        drop(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await);
+    }
+    assert_eq!(pulled.load(Ordering::Relaxed), (frames_read * frame).min(whole.len()) as u64, "{case}");
+    drop(body);
+    let rest = unread.take();
+    // A reader that came to the end has left nothing; before it has looked for more it cannot know that.
+    assert_eq!(rest.is_none(), frames_read > whole.len().div_ceil(frame), "{case}");
+    if let Some(rest) = rest {
+        read_away(rest, ROOM).await;
+        assert_eq!(pulled.load(Ordering::Relaxed), whole.len() as u64, "{case}");
+    }
+}
+
 #[tokio::test]
 async fn what_was_not_read_comes_back_whatever_a_frame_holds() {
-    for frame in FRAMES {
-        for frames_read in [0, 1, 2] {
-            let whole = Bytes::from(vec![b'x'; 40_000]);
-            let (body, pulled) = framed(&whole, frame);
-            let (request, unread) = Unread::watch(hyper::Request::new(body));
-            let mut body = request.into_body();
-            for _ in 0..frames_read {
-                drop(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await);
-            }
-            let read = pulled.load(Ordering::Relaxed);
-            assert_eq!(read, (frames_read * frame).min(whole.len()) as u64);
-            drop(body);
-            let rest = unread.take();
-            // Whoever came to the end has left nothing; before it was looked for it is not known.
-            let is_over = frames_read > whole.len().div_ceil(frame);
-            assert_eq!(rest.is_none(), is_over, "{frames_read} frames of {frame}");
-            if let Some(rest) = rest {
-                read_away(rest, ROOM).await;
-                assert_eq!(pulled.load(Ordering::Relaxed), whole.len() as u64, "{frames_read} frames of {frame}");
-            }
-        }
+    for (frame, frames_read) in FRAMES.into_iter().flat_map(|frame| [0, 1, 2].map(|frames_read| (frame, frames_read))) {
+        assert_rest_comes_back(frame, frames_read).await;
     }
 }

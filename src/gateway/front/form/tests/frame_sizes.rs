@@ -47,10 +47,10 @@ async fn a_form_is_read_whatever_a_frame_holds() {
     const FORM: &str = "multipart/form-data; boundary=xx";
     for (length, frames) in [(30_000, &FRAMES[..]), (4_000_000, &FRAMES[1..])] {
         let images = [noise(length), noise(length / 2)];
-        for (content_type, body) in [(FORM, multipart(&images)), ("application/json", json(&images))] {
-            for (coding, body) in coded(&body) {
-                assert_reads(&body, (content_type, coding), frames, &images).await;
-            }
+        let forms = [(FORM, multipart(&images)), ("application/json", json(&images))];
+        let packed = forms.iter().flat_map(|(kind, body)| coded(body).map(|(coding, body)| (*kind, coding, body)));
+        for (content_type, coding, body) in packed {
+            assert_reads(&body, (content_type, coding), frames, &images).await;
         }
     }
 }
