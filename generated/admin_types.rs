@@ -2102,7 +2102,7 @@ pub struct RecordAttempt {
     /// How it failed. Absent where it did not.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub class: ::std::option::Option<RecordClass>,
-    /// How long it took, in milliseconds. Absent where the gateway was killed meanwhile.
+    /// The duration of the call in milliseconds. Absent if the gateway was killed meanwhile.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
     /// The HTTP status of the upstream, where there was one.

@@ -26,8 +26,8 @@ pub(crate) use pepper::Pepper;
 pub(crate) use secret::{Secret, SecretKind};
 
 use crate::gateway::store::{
-    Act, ActorKind, GroupRow, KeyChange, KeyChanged, KeyFilter, Page, Role, Rotation, Store, StoreError, Timestamp,
-    UserRow,
+    Act, ActorKind, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, Page, Role, Rotation, Store, StoreError,
+    Timestamp, UserRow,
 };
 pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
 use book::{Book, Entry};
@@ -368,12 +368,12 @@ impl Keys {
     }
 }
 
-fn changed(changed: KeyChanged) -> Result<KeyRow, KeyError> {
+fn changed(changed: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
     match changed {
-        KeyChanged::Done(key) => Ok(*key),
-        KeyChanged::Unknown => Err(KeyError::Unknown),
-        KeyChanged::Locked(lock) => Err(KeyError::Locked(lock)),
-        KeyChanged::PastLatestEnd(latest) => Err(KeyError::PastLatestEnd(latest)),
+        KeyChangeOutcome::Done(key) => Ok(*key),
+        KeyChangeOutcome::Unknown => Err(KeyError::Unknown),
+        KeyChangeOutcome::Locked(lock) => Err(KeyError::Locked(lock)),
+        KeyChangeOutcome::PastLatestEnd(latest) => Err(KeyError::PastLatestEnd(latest)),
     }
 }
 

@@ -37,7 +37,8 @@ use writer::{Message, Writer};
 /// spent on jobs that could only fail.
 const MAX_WAITING_INTENTS: usize = 4096;
 
-/// How long a job waits for its intent, or a request for its claim: a little longer than the store waits for a lock.
+/// A job waits at most this long for its intent, and a request for its claim: a little longer than the store waits for a
+/// lock.
 pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(6);
 
 /// Longest free text of a request that is kept. A record stays under a kilobyte whatever a caller sends.
@@ -157,7 +158,7 @@ impl Ledger {
     /// # Errors
     /// If the database has not taken it. Nothing may be spent on such a claim.
     pub(crate) async fn write_replay(&self, write: ReplayWrite) -> Result<Written, LedgerError> {
-        // As for records: the end of a claim needs no bound of its own.
+        // The end of a claim needs no bound of its own, like the end of a record.
         let room = match write {
             ReplayWrite::Claim(_) => {
                 Some(Arc::clone(&self.room).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?)

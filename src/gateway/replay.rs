@@ -101,8 +101,8 @@ use tokio::time::Instant;
 pub(crate) use follower::Follower;
 pub(crate) use head::{Head, Recordable};
 pub(crate) use keyed::Entrance;
-pub(crate) use orphans::Expected;
-pub(crate) use promise::{Given, Promise, Waiting};
+pub(crate) use orphans::JobRegistration;
+pub(crate) use promise::{AnswerSource, Promise, Waiting};
 
 use crate::error::Error;
 use crate::gateway::config;
@@ -112,13 +112,13 @@ use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
 use crate::tables;
-use durable::Earlier;
+use durable::EarlierTry;
 use fingerprint::Digest;
 use keyed::Keyed;
 use orphans::Orphans;
 use pending::PendingWork;
 use promise::Registered;
-use shelf::{Shelf, Windows};
+use shelf::{RetentionWindows, Shelf};
 
 /// Where the files lie, in the data directory.
 const FOLDER: &str = "replays";
@@ -182,7 +182,7 @@ impl Replay {
     ) -> Result<Self, ReplayError> {
         let share = if settings.orphans { settings.max_bytes / ORPHAN_SHARE } else { 0 };
         let room = settings.max_bytes - share;
-        let windows = Windows { answers: settings.idempotency_window, orphans: settings.orphan_window };
+        let windows = RetentionWindows { answers: settings.idempotency_window, orphans: settings.orphan_window };
         let shelf = Shelf::open(free, room, windows);
         let shelf = shelf.map_err(ReplayError::Folder)?;
         let pending = PendingWork::new();
@@ -237,7 +237,7 @@ impl Replay {
         &self,
         caller: &Caller,
         task: impl Into<SharedTask>,
-        expected: Expected,
+        expected: JobRegistration,
     ) -> (Waiting<M>, Promise<M>) {
         promise::pair(self.orphans.as_ref().map(|orphans| {
             let place = orphans.attend(caller, task.into(), expected);
@@ -269,10 +269,10 @@ impl Replay {
             }
             let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
             match self.keyed.earlier(&fingerprint, since).await? {
-                Earlier::Nothing => return Ok(None),
+                EarlierTry::Nothing => return Ok(None),
                 // The record may be about to be closed.
-                Earlier::Running if Instant::now() < until => tokio::time::sleep(RUNNING_PAUSE).await,
-                Earlier::Running | Earlier::Unknown => return Ok(Some(Orphans::unknown())),
+                EarlierTry::Running if Instant::now() < until => tokio::time::sleep(RUNNING_PAUSE).await,
+                EarlierTry::Running | EarlierTry::Unknown => return Ok(Some(Orphans::unknown())),
             }
         }
     }

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval_at, sleep};
 
 use super::config::Retention;
-use super::store::{Kept, Store, StoreError, Timestamp};
+use super::store::{RetentionClass, Store, StoreError, Timestamp};
 
 /// The delay after the start, and then the interval (ours): a start has more urgent work first.
 const FIRST: Duration = Duration::from_secs(10);
@@ -63,8 +63,11 @@ impl Drop for RetentionTask {
 
 /// Removes all rows whose period is over now.
 async fn remove_all(store: &dyn Store, retention: Retention, now: Timestamp) {
-    let periods =
-        [(Kept::Records, retention.records), (Kept::Audit, retention.audit), (Kept::UsageDays, retention.usage)];
+    let periods = [
+        (RetentionClass::Records, retention.records),
+        (RetentionClass::Audit, retention.audit),
+        (RetentionClass::UsageDays, retention.usage),
+    ];
     for (kept, period) in periods {
         let Some(period) = period else { continue };
         match remove_one_kind(store, kept, now - period).await {
@@ -78,7 +81,7 @@ async fn remove_all(store: &dyn Store, retention: Retention, now: Timestamp) {
     }
 }
 
-async fn remove_one_kind(store: &dyn Store, kept: Kept, before: Timestamp) -> Result<u64, StoreError> {
+async fn remove_one_kind(store: &dyn Store, kept: RetentionClass, before: Timestamp) -> Result<u64, StoreError> {
     let mut removed = 0;
     loop {
         let begun = Instant::now();
@@ -168,8 +171,11 @@ mod tests {
         let now = at("2026-11-22T12:00:00Z");
         let many: Vec<_> = (0..2 * STEP + 1).map(|id| begun(&format!("r{id}"), now - 31 * DAY)).collect();
         store_records(&*store, &many).await;
-        assert_eq!(store.remove_old(Kept::Records, now - 30 * DAY, STEP).await.unwrap(), u64::from(STEP));
-        assert_eq!(remove_one_kind(&*store, Kept::Records, now - 30 * DAY).await.unwrap(), u64::from(STEP + 1));
+        assert_eq!(store.remove_old(RetentionClass::Records, now - 30 * DAY, STEP).await.unwrap(), u64::from(STEP));
+        assert_eq!(
+            remove_one_kind(&*store, RetentionClass::Records, now - 30 * DAY).await.unwrap(),
+            u64::from(STEP + 1)
+        );
         assert_eq!(ids(&*store).await.len(), 0);
     }
 }

@@ -27,9 +27,9 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use budget::BudgetShare;
 use budget::Budgets;
-use budget::Share;
-pub(crate) use budget::{Exceeded, Usage};
+pub(crate) use budget::{BudgetExceeded, Usage};
 pub(crate) use free::FreeSpace;
 pub(crate) use kept::{Keeper, Kept};
 pub(crate) use upload::{EditForm, Upload};
@@ -75,7 +75,7 @@ struct Pool {
     idle: Mutex<Vec<Nameless>>,
     budgets: Budgets,
     free: FreeSpace,
-    /// As the last look at the free space found it.
+    /// The result of the last look at the free space.
     out_of_space: AtomicBool,
     threads: Arc<Semaphore>,
 }
@@ -83,7 +83,7 @@ struct Pool {
 /// Memory for a body that is still arriving; it counts until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    share: Share,
+    share: BudgetShare,
     pool: Arc<Pool>,
 }
 
@@ -101,7 +101,7 @@ struct Place {
     /// Nothing only while it is being dropped.
     nameless: Option<Nameless>,
     pool: Arc<Pool>,
-    share: Share,
+    share: BudgetShare,
 }
 
 // === impl Spool ===
@@ -167,7 +167,7 @@ impl Spool {
     /// Returns an error if no more files can be created, or if the rest of the disk is reserved for the database.
     pub(crate) fn begin(&self) -> io::Result<Writer> {
         if !self.pool.leaves_free(0) {
-            return Err(self.pool.budgets.refuse(Exceeded::Free));
+            return Err(self.pool.budgets.refuse(BudgetExceeded::Free));
         }
         let idle = self.pool.idle().pop();
         let nameless = match idle {
@@ -225,7 +225,7 @@ impl Writer {
         let pool = &self.place.pool;
         self.place.share.set(end).map_err(|exceeded| pool.budgets.refuse(exceeded))?;
         if self.owned && !pool.leaves_free(bytes.len() as u64) {
-            return Err(pool.budgets.refuse(Exceeded::Free));
+            return Err(pool.budgets.refuse(BudgetExceeded::Free));
         }
         let nameless = self.place.nameless()?;
         // Before the write, for one that fails has still taken room.

@@ -34,7 +34,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use acts::{Act, ActorKind, AuditFilter, AuditRow, Page};
-pub(crate) use data_dir::{ServeLock, Serving};
+pub(crate) use data_dir::{ServeLock, ServingStatus};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use day::Day;
 pub(crate) use error::StoreError;
@@ -42,7 +42,7 @@ pub(crate) use ids::{
     AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62,
 };
 pub(crate) use keys::{
-    KeyChange, KeyChanged, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeyState, KeyStore, Rotation,
+    KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeyState, KeyStore, Rotation,
 };
 pub(crate) use master_key::MasterKey;
 pub(crate) use people::{
@@ -54,7 +54,7 @@ pub(crate) use replay::{ReplayDone, ReplayRow, ReplayState, ReplayWrite, StoredR
 pub(crate) use rows::{AccountChange, AccountRow, AccountSpec, Failing, NewAccount, TokenRow};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use time::Timestamp;
-pub(crate) use usage::{Counts, DayCounts, KeyCounts, KeyName, Refused, UsageFilter, UsageStore};
+pub(crate) use usage::{Counts, DayCounts, KeyCounts, KeyName, RefusalCount, UsageFilter, UsageStore};
 pub(crate) use vault::Vault;
 
 use async_trait::async_trait;
@@ -140,7 +140,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError>;
 
     /// Removes at most `limit` rows from before that time, oldest first, and returns the number removed.
-    async fn remove_old(&self, kept: Kept, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
+    async fn remove_old(&self, kept: RetentionClass, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
     /// The newest records that pass the filter, oldest of them first.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
@@ -181,7 +181,7 @@ impl<'a> RowWrite<'a> {
 
 /// The kinds of rows that have a retention period of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum RetentionClass {
     /// Records of finished jobs, by the time at which they began.
     Records,
     /// Rows of the audit trail.
@@ -190,7 +190,7 @@ pub(crate) enum Kept {
     UsageDays,
 }
 
-/// What became of one [`RowWrite`].
+/// The outcome of one [`RowWrite`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It is in the database.

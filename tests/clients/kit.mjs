@@ -1,4 +1,4 @@
-// What the tours in JavaScript share: checks that print one line each, the environment, clients, and sizes of images.
+// Shared by the tours in JavaScript: checks that print one line each, the environment, clients, and sizes of images.
 
 import assert from "node:assert/strict";
 

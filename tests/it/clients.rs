@@ -55,10 +55,11 @@ fn pictures() -> TempDir {
     folder
 }
 
-/// How a tour makes its clients: a fresh one for each call, or one for all calls, over one pool of connections.
+/// The ways in which a tour makes its clients: a fresh one for each call, or one for all calls, over one pool of
+/// connections.
 const CLIENTS: [&str; 2] = ["fresh", "one"];
 
-/// What a tour cost with each kind of clients: attempts by the `user` of the call.
+/// The attempts that a tour cost in each way, by the `user` of the call.
 struct Cost([BTreeMap<String, usize>; CLIENTS.len()]);
 
 /// Runs a tour with each kind of clients; panics with everything it printed when a check failed.

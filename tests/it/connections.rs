@@ -76,7 +76,7 @@ fn taken(gateway: &Gateway, path: &str, authorization: &str) -> usize {
 
 #[test]
 fn of_a_refused_request_without_a_key_next_to_nothing_is_read() {
-    /// What the sockets of both sides hold beyond what was read.
+    /// Bytes that the sockets of both sides hold beyond those that were read.
     const IN_FLIGHT: usize = 16 << 20;
     let gateway = Gateway::simulated();
     let wrong = "authorization: Bearer sk-nobody\r\n";

@@ -12,7 +12,7 @@ use crate::kit::{
 };
 
 const MIB: usize = 1024 * 1024;
-/// What every disk here has, and how much of it belongs to the database, in megabytes.
+/// The size of every disk here, and the part of it that belongs to the database, in megabytes.
 const DISK: usize = 64;
 const FLOOR: usize = 8;
 /// Three of these are more than the disk has, and each is smaller than what one image may be.
@@ -93,7 +93,7 @@ fn unfinished(gateway: &SmallDiskGateway, key: &str, length: usize) -> TcpStream
     )
     .into_bytes();
     text.extend(std::iter::repeat_n(b' ', length));
-    // What is refused is closed in the middle.
+    // A refused upload is closed in the middle.
     drop(stream.write_all(&text));
     stream
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, FakeUpstream, Gateway, Reply, eventually, pause};
 
-/// As many as it takes to eject an account by its faults.
+/// The number of failures that eject an account.
 const READERS: usize = 3;
 /// Characters of base64 of an image.
 const IMAGE: usize = 30_000_000;

@@ -8,7 +8,7 @@ use crate::cli::failure::Failure;
 use crate::cli::installation::run;
 use crate::cli::output::print;
 use crate::gateway::config::Config;
-use crate::gateway::store::Serving;
+use crate::gateway::store::ServingStatus;
 
 /// The time that the gateway has to report the result (ours).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,12 +20,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) fn reload(config: &Config) -> Result<(), Failure> {
     let data_dir = &config.data_dir;
     let nobody = || anyhow!("no gateway serves from {}", data_dir.display());
-    let before = Serving::find(data_dir)?.ok_or_else(nobody)?;
+    let before = ServingStatus::find(data_dir)?.ok_or_else(nobody)?;
     hang_up(before.process)?;
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         // Nothing can be read while the gateway writes, or after it has ended.
-        if let Some(now) = Serving::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
+        if let Some(now) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
             let changes = now.last.map_err(|problems| anyhow!("the gateway has changed nothing: {problems}"))?;
             print(&format!("the gateway (process {}) has read its settings again: {changes}\n", now.process))?;
             return Ok(());

@@ -3,7 +3,7 @@
 use super::{By, Form, json_lines};
 use crate::cli::failure::Failure;
 use crate::cli::output::{cell, table};
-use crate::gateway::store::Refused;
+use crate::gateway::store::RefusalCount;
 use crate::gateway::usage::{Counts, DayCounts, NamedCounts, Usage, UsageFilter, csv};
 
 pub(super) async fn page(usage: &Usage, by: By, filter: &UsageFilter, form: Form) -> Result<String, Failure> {
@@ -41,7 +41,7 @@ fn by_key(keys: &[NamedCounts]) -> String {
     let row = |NamedCounts { of, name, user_name }: &NamedCounts| {
         let [requests, failed, refused, images, input, output] = columns(&of.counts);
         let (name, user) = (cell(name.as_ref()), cell(user_name.as_ref()));
-        let known = Some(of.key.as_str()).filter(|key| *key != Refused::NO_KEY);
+        let known = Some(of.key.as_str()).filter(|key| *key != RefusalCount::NO_KEY);
         [cell(known), name, user, of.group.clone(), requests, failed, refused, images, input, output]
     };
     let rows: Vec<_> = keys.iter().map(row).collect();

@@ -281,7 +281,7 @@ impl Pool {
 // === impl Inner ===
 
 impl Inner {
-    /// How many requests wait for a place.
+    /// The number of requests that wait for a place.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }

@@ -9,7 +9,7 @@ use super::counted;
 use super::made::Made;
 use super::work::Work;
 use crate::error::{Error, Fault, Reason, Rejection};
-use crate::gateway::replay::{Entrance, Follower, Given, ReplayError};
+use crate::gateway::replay::{AnswerSource, Entrance, Follower, ReplayError};
 
 /// Answers a request. A plain job continues after its caller leaves, because it may have been paid for. A stream ends
 /// with its caller, unless an idempotency key lets the caller ask for it again.
@@ -63,8 +63,8 @@ async fn adoptable(work: Arc<Work>) -> Result<Made, Error> {
     };
     drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
     match waiting.answer().await? {
-        Given::Made(made) => Ok(made),
-        Given::Follow(follower) => follow(follower).await,
+        AnswerSource::Made(made) => Ok(made),
+        AnswerSource::Follow(follower) => follow(follower).await,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::gateway::Gateway;
 use crate::gateway::config::Fallback;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{OpenRecord, Outcome};
-use crate::gateway::replay::Expected;
+use crate::gateway::replay::JobRegistration;
 use crate::gateway::rules::SharedTask;
 
 /// One request, with everything that is needed to answer it.
@@ -33,11 +33,11 @@ impl Work {
 
     /// The facts by which a client's own retry is recognized, also after a restart. Must be called before the job
     /// begins.
-    pub(super) async fn expected(&self) -> Expected {
+    pub(super) async fn expected(&self) -> JobRegistration {
         let marks_retries = self.ask.marks_retries();
         let found = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
         let fingerprint = found.map(|found| *self.fingerprint.get_or_init(|| found));
-        Expected { request_id: self.ask.request_id.clone(), marks_retries, fingerprint }
+        JobRegistration { request_id: self.ask.request_id.clone(), marks_retries, fingerprint }
     }
 
     /// The fingerprint that [`Self::expected`] has computed, if there is one.

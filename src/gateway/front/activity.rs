@@ -165,7 +165,7 @@ impl ConnectionActivity {
         self.set(AWAITS_BODY);
     }
 
-    /// What was read belongs to a body, also where its request is answered already.
+    /// The bytes that were read belong to a body, even if its request is answered already.
     pub(super) fn took_body(&self) {
         self.clear(PARTIAL_HEAD);
     }

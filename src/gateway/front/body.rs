@@ -25,7 +25,7 @@ use super::unread::Unread;
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::keys::Caller;
 use crate::gateway::people::Actor;
-use crate::gateway::spool::{Exceeded, Kept, Spool};
+use crate::gateway::spool::{BudgetExceeded, Kept, Spool};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// A body must come at this rate, averaged over this window, from its first byte on.
@@ -261,14 +261,14 @@ pub(super) fn is_json(content_type: &str) -> bool {
 
 /// The error if the disk or a budget does not take the body. A repeat may succeed.
 pub(super) fn no_room(error: &io::Error) -> Error {
-    let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<Exceeded>());
+    let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {
         tracing::debug!(%exceeded, "a request body was refused");
         return match exceeded {
-            Exceeded::KeyMemory | Exceeded::KeyDisk => {
+            BudgetExceeded::KeyMemory | BudgetExceeded::KeyDisk => {
                 Error::HoldsTooMuch(format!("Too much at once: {exceeded}. Try again when other requests have ended."))
             }
-            Exceeded::Memory | Exceeded::Disk | Exceeded::Free => Error::Unavailable,
+            BudgetExceeded::Memory | BudgetExceeded::Disk | BudgetExceeded::Free => Error::Unavailable,
         };
     }
     tracing::error!(%error, "an upload could not be written to the spool");

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::book::Entry;
 use super::{Caller, KeyId, UserId};
-use crate::gateway::store::{Day, Refused, Store, StoreError, Timestamp};
+use crate::gateway::store::{Day, RefusalCount, Store, StoreError, Timestamp};
 
 /// The counts that have not been written yet.
 #[derive(Default)]
-pub(super) struct Refusals(Mutex<HashMap<(Day, KeyId), Refused>>);
+pub(super) struct Refusals(Mutex<HashMap<(Day, KeyId), RefusalCount>>);
 
 // === impl Refusals ===
 
@@ -29,19 +29,19 @@ impl Refusals {
 
     /// Counts a request without a known key.
     pub(super) fn of_stranger(&self) {
-        self.count(&KeyId::from(Refused::NO_KEY), &UserId::from(UserId::NOBODY), "");
+        self.count(&KeyId::from(RefusalCount::NO_KEY), &UserId::from(UserId::NOBODY), "");
     }
 
     fn count(&self, key: &KeyId, user: &UserId, group: &str) {
         let day = Day::from(Timestamp::now());
         let mut counts = self.lock();
-        let new = || Refused { day, key: key.clone(), user: user.clone(), group: group.to_owned(), count: 0 };
+        let new = || RefusalCount { day, key: key.clone(), user: user.clone(), group: group.to_owned(), count: 0 };
         counts.entry((day, key.clone())).or_insert_with(new).count += 1;
     }
 
     /// Writes the counts. Counts that the store does not take are kept for the next time.
     pub(super) async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
-        let counts: Vec<Refused> = self.lock().drain().map(|(_, refused)| refused).collect();
+        let counts: Vec<RefusalCount> = self.lock().drain().map(|(_, refused)| refused).collect();
         if counts.is_empty() {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Refusals {
         written
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Day, KeyId), Refused>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Day, KeyId), RefusalCount>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

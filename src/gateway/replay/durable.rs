@@ -14,10 +14,10 @@ use super::tape::Tape;
 use crate::gateway::store::{ReplayDone, ReplayRow, ReplayState, ReplayWrite, RequestId, State, Timestamp, Written};
 
 /// The reason why an answer is not kept.
-pub(super) type NotKept = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type KeepError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A file that is being written, with the contents of its row.
-pub(super) struct Unfinished {
+pub(super) struct PendingFile {
     /// The name of the file when it is complete.
     pub(super) file: String,
     pub(super) key: FileKey,
@@ -26,7 +26,7 @@ pub(super) struct Unfinished {
 
 /// The state of an earlier try of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Earlier {
+pub(super) enum EarlierTry {
     /// There is none, or a further try pays for nothing twice.
     Nothing,
     /// It runs, or its record has not been closed yet.
@@ -43,13 +43,13 @@ impl Keyed {
     pub(super) async fn finish(
         &self,
         row: &ReplayRow,
-        answer: Unfinished,
+        answer: PendingFile,
         frames: &Arc<Frames>,
         size: u64,
-    ) -> Result<String, NotKept> {
+    ) -> Result<String, KeepError> {
         let finished = Arc::clone(frames);
         tokio::task::spawn_blocking(move || finished.finish()).await??;
-        let Unfinished { file, key, head } = answer;
+        let PendingFile { file, key, head } = answer;
         let done = ReplayDone {
             status: head.status,
             headers: serde_json::to_string(&head.headers)?,
@@ -67,17 +67,17 @@ impl Keyed {
     }
 
     /// Looks up earlier tries of this request, begun at `since` or later, in the records.
-    pub(super) async fn earlier(&self, fingerprint: &Digest, since: Timestamp) -> Result<Earlier, ReplayError> {
+    pub(super) async fn earlier(&self, fingerprint: &Digest, since: Timestamp) -> Result<EarlierTry, ReplayError> {
         let states = self.store.twins(fingerprint, since, TWINS_MAX).await?;
         // The newest try cost nothing, so its retry is free to run, whatever happened to tries before it.
         if matches!(states.first(), Some(State::Failed | State::Refused)) {
-            return Ok(Earlier::Nothing);
+            return Ok(EarlierTry::Nothing);
         }
         let unknown = states.contains(&State::Interrupted) || self.shelf.has_lost(fingerprint, Timestamp::now());
         Ok(match (unknown, states.contains(&State::Running)) {
-            (true, _) => Earlier::Unknown,
-            (false, true) => Earlier::Running,
-            (false, false) => Earlier::Nothing,
+            (true, _) => EarlierTry::Unknown,
+            (false, true) => EarlierTry::Running,
+            (false, false) => EarlierTry::Nothing,
         })
     }
 
@@ -97,10 +97,10 @@ impl Keyed {
     pub(super) async fn finish_orphan(
         &self,
         row: &ReplayRow,
-        answer: Unfinished,
+        answer: PendingFile,
         frames: &Arc<Frames>,
         size: u64,
-    ) -> Result<String, NotKept> {
+    ) -> Result<String, KeepError> {
         match self.ledger.write_replay(ReplayWrite::Claim(row.clone())).await? {
             Written::Done => self.finish(row, answer, frames, size).await,
             Written::NoEffect | Written::Taken(_) => Err("another orphan of the same request is kept".into()),

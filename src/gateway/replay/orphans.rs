@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::durable::Unfinished;
+use super::durable::PendingFile;
 use super::fingerprint::{Identity, rough};
 use super::follower::Follower;
 use super::frames::Frames;
@@ -32,9 +32,9 @@ use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::Timestamp;
-pub(crate) use index::Expected;
+pub(crate) use index::JobRegistration;
 pub(super) use index::{Candidate, Place, Standing};
-use index::{Entry, Gone, Index, Mode, unknown};
+use index::{Entry, Index, Mode, RemovedAnswer, unknown};
 
 /// The most finished orphans that are kept; beyond it the oldest one is dropped, of the API key whose orphans hold the
 /// most bytes.
@@ -56,7 +56,7 @@ pub(super) struct Orphans {
 
 /// The state of a follower when it leaves.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct FollowerExit {
     /// It has read all of the answer.
     pub(super) whole: bool,
     /// It was a retry, not the caller for whom the job was begun.
@@ -89,7 +89,7 @@ impl Orphans {
 
     /// Registers a job whose caller waits for it. If the client marks its retries, the answer is written down from the
     /// beginning.
-    pub(super) fn attend(&self, caller: &Caller, task: SharedTask, expected: Expected) -> Place {
+    pub(super) fn attend(&self, caller: &Caller, task: SharedTask, expected: JobRegistration) -> Place {
         let mode = if expected.marks_retries { Mode::Written } else { Mode::Alone };
         self.insert(task, |identity| Entry { expected, ..Entry::new(caller.key(), identity, mode, Arc::default()) })
     }
@@ -131,15 +131,15 @@ impl Orphans {
 
     fn told(self: &Arc<Self>, tape: &Arc<Tape>, place: Place, retry: bool) -> Follower {
         let orphans = Arc::clone(self);
-        Follower::told(tape, Box::new(move |whole| orphans.leave(place, Some(Left { whole, retry }))))
+        Follower::told(tape, Box::new(move |whole| orphans.leave(place, Some(FollowerExit { whole, retry }))))
     }
 
     /// Notes that a follower leaves, or the own caller before there was anything to follow.
-    pub(super) fn leave(self: &Arc<Self>, place: Place, left: Option<Left>) {
+    pub(super) fn leave(self: &Arc<Self>, place: Place, left: Option<FollowerExit>) {
         let (gone, unstored) = {
             let mut index = self.index();
             let Some(entry) = index.entries.get_mut(&place) else { return };
-            let Left { whole, retry } = left.unwrap_or(Left { whole: false, retry: false });
+            let FollowerExit { whole, retry } = left.unwrap_or(FollowerExit { whole: false, retry: false });
             entry.readers = entry.readers.saturating_sub(1);
             entry.retries = entry.retries.saturating_sub(usize::from(retry));
             // A retry that reads all of it settles an answer that somebody before it left unread. The own caller does
@@ -160,7 +160,7 @@ impl Orphans {
             (gone.map(|gone| (over, gone)), unstored)
         };
         match gone {
-            Some((true, Gone { stored: Some(file), request, .. })) => self.forget(request, &file),
+            Some((true, RemovedAnswer { stored: Some(file), request, .. })) => self.forget(request, &file),
             Some((_, gone)) => self.dispose(gone),
             None if unstored => self.store_alone(place),
             None => {}
@@ -293,7 +293,7 @@ impl Orphans {
             None => shelf.nameless().await,
             Some(fingerprint) => shelf.begin(&owner, Some(fingerprint)).await.map(|(file, frames, key)| {
                 if let Some(entry) = self.index().entries.get_mut(&place) {
-                    entry.unfinished = Some(Unfinished { file, key, head: head.clone() });
+                    entry.unfinished = Some(PendingFile { file, key, head: head.clone() });
                 }
                 frames
             }),
@@ -349,14 +349,14 @@ impl Orphans {
         }
     }
 
-    fn forget(&self, request: Expected, file: &str) {
+    fn forget(&self, request: JobRegistration, file: &str) {
         if let Some(fingerprint) = request.fingerprint {
             self.keyed.forget_orphan(fingerprint, request.request_id.as_str().into(), file);
         }
     }
 
     /// Removes the file of a dropped answer. Its row stays: after a restart it shows that the answer is lost.
-    fn dispose(&self, gone: Gone) {
+    fn dispose(&self, gone: RemovedAnswer) {
         gone.stored.into_iter().for_each(|file| self.keyed.shelf.remove(&file));
     }
 

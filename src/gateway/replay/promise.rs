@@ -21,7 +21,7 @@ pub(crate) struct Promise<M: Recordable> {
 }
 
 /// The result that the caller gets.
-pub(crate) enum Given<M> {
+pub(crate) enum AnswerSource<M> {
     /// The output of the job itself, if nobody else reads it.
     Made(M),
     /// A follower of the written answer, if others may ask for it again.
@@ -101,20 +101,20 @@ impl<M: Recordable> Waiting<M> {
     /// # Errors
     ///
     /// What the job ended with.
-    pub(crate) async fn answer(mut self) -> Result<Given<M>, Error> {
+    pub(crate) async fn answer(mut self) -> Result<AnswerSource<M>, Error> {
         let given = std::future::poll_fn(|cx| self.poll(cx)).await?;
         let registered = self.0.registered.take();
-        if let (Given::Made(_), Some(Registered { orphans, place })) = (&given, registered) {
+        if let (AnswerSource::Made(_), Some(Registered { orphans, place })) = (&given, registered) {
             orphans.delivered(place);
         }
         Ok(given)
     }
 
-    fn poll(&self, cx: &Context<'_>) -> Poll<Result<Given<M>, Error>> {
+    fn poll(&self, cx: &Context<'_>) -> Poll<Result<AnswerSource<M>, Error>> {
         let mut slot = self.0.slot();
         match std::mem::replace(&mut *slot, Slot::Closed) {
-            Slot::Full(result) => Poll::Ready(result.map(Given::Made)),
-            Slot::Written(follower) => Poll::Ready(Ok(Given::Follow(follower))),
+            Slot::Full(result) => Poll::Ready(result.map(AnswerSource::Made)),
+            Slot::Written(follower) => Poll::Ready(Ok(AnswerSource::Follow(follower))),
             Slot::Empty(_) => {
                 *slot = Slot::Empty(Some(cx.waker().clone()));
                 Poll::Pending
@@ -192,7 +192,7 @@ impl<M: Recordable> Drop for Promise<M> {
 }
 
 #[cfg(test)]
-impl<M> Given<M> {
+impl<M> AnswerSource<M> {
     /// The output of the job, if nobody else reads it.
     pub(super) fn alone(self) -> M {
         match self {

@@ -21,7 +21,7 @@ pub(super) trait Room: Send + Sync {
     /// What there is.
     fn budget(&self) -> &Arc<Budget>;
 
-    /// What is left of the file system.
+    /// The free space of the file system.
     fn free(&self) -> &FreeSpace;
 
     /// Lets one file go. `false` where none can.
@@ -39,16 +39,16 @@ pub(super) struct Reserved {
 ///
 /// # Errors
 ///
-/// Where nothing is left that could go, or the disk lacks more than all of it.
+/// Returns an error if no answer is left to evict, or if the disk lacks more than all answers hold.
 pub(super) fn reserve(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
     let (missing, budget) = (room.free().missing_for_kept(bytes), room.budget());
     let full = || io::Error::new(io::ErrorKind::StorageFull, "the rest of the disk is not for kept answers");
     let before = budget.used();
-    // Where all that is kept would not help, none of it goes for nothing.
+    // If all answers together would not help, none is evicted in vain.
     if missing > before {
         return Err(full());
     }
-    // What goes is counted here: the disk may take its time to give it back.
+    // Evicted bytes are counted here: the disk may return them later.
     while before.saturating_sub(budget.used()) < missing {
         if !room.evict() {
             return Err(full());
@@ -61,7 +61,7 @@ pub(super) fn reserve(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
 ///
 /// # Errors
 ///
-/// Where nothing is left that could go.
+/// Returns an error if no answer is left to evict.
 pub(super) fn reserve_written(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
     let (budget, bytes) = (room.budget(), bytes.div_ceil(BLOCK) * BLOCK);
     while !budget.take(bytes) {
@@ -158,7 +158,7 @@ mod tests {
         shelf.1.lock().unwrap().push(kept);
         assert_eq!(reserve(&shelf, 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(shelf.1.lock().unwrap().len(), 1);
-        // What the disk lacks is held by what is kept: that goes, and nothing else.
+        // Kept answers hold the bytes that the disk lacks: just so many are evicted.
         shelf.1.lock().unwrap().push(reserve_written(&shelf, u64::MAX / 2).unwrap());
         reserve(&shelf, 1).unwrap();
         assert_eq!((shelf.1.lock().unwrap().len(), budget.used()), (1, BLOCK));

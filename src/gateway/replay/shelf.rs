@@ -36,7 +36,7 @@ pub(super) enum Kind {
 
 /// The times for which answers are kept if only their files are known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Windows {
+pub(super) struct RetentionWindows {
     pub(super) answers: Duration,
     pub(super) orphans: Duration,
 }
@@ -46,7 +46,7 @@ pub(super) struct Shelf {
     folder: PathBuf,
     budget: Arc<Budget>,
     free: FreeSpace,
-    windows: Windows,
+    windows: RetentionWindows,
     finished: Mutex<Finished>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Shelf {
 struct Finished {
     next: u64,
     /// The answers of each API key, by its id.
-    owners: HashMap<String, Owned>,
+    owners: HashMap<String, KeyAnswers>,
     /// The fingerprints of answers that an earlier process was delivering when it died, and the time until which they
     /// matter.
     lost: HashMap<String, Timestamp>,
@@ -62,7 +62,7 @@ struct Finished {
 
 /// The answers of one API key.
 #[derive(Default)]
-struct Owned {
+struct KeyAnswers {
     bytes: u64,
     /// The answers, the oldest first.
     answers: BTreeMap<u64, Answer>,
@@ -76,15 +76,15 @@ struct Answer {
 }
 
 /// A file that an earlier process has left.
-struct Left {
+struct LeftoverFile {
     written: SystemTime,
     file: String,
-    found: Found,
+    found: StoredFile,
     length: u64,
 }
 
 /// The meaning of a file's name.
-enum Found {
+enum StoredFile {
     /// The file holds a complete answer.
     Whole(Kind),
     /// An answer with this fingerprint was being delivered.
@@ -99,7 +99,7 @@ impl Shelf {
     /// # Errors
     ///
     /// Where it cannot be made.
-    pub(super) fn open(free: FreeSpace, max_bytes: u64, windows: Windows) -> io::Result<Arc<Self>> {
+    pub(super) fn open(free: FreeSpace, max_bytes: u64, windows: RetentionWindows) -> io::Result<Arc<Self>> {
         let folder = free.folder().join(FOLDER);
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
@@ -125,10 +125,10 @@ impl Shelf {
                 continue;
             }
             let file = entry.file_name().into_string().unwrap_or_default();
-            match Found::of(&file) {
+            match StoredFile::of(&file) {
                 Some(found) => {
                     let written = metadata.modified()?;
-                    left.push(Left { written, file, found, length: metadata.len() });
+                    left.push(LeftoverFile { written, file, found, length: metadata.len() });
                 }
                 None => remove(&entry.path()),
             }
@@ -138,11 +138,11 @@ impl Shelf {
         Ok(())
     }
 
-    fn take_over(&self, left: Left, now: Timestamp) {
-        let Left { written, file, found, length } = left;
+    fn take_over(&self, left: LeftoverFile, now: Timestamp) {
+        let LeftoverFile { written, file, found, length } = left;
         let kept = match found {
-            Found::Whole(Kind::Answer) => self.windows.answers,
-            Found::Whole(Kind::Orphan) | Found::Lost(_) => self.windows.orphans,
+            StoredFile::Whole(Kind::Answer) => self.windows.answers,
+            StoredFile::Whole(Kind::Orphan) | StoredFile::Lost(_) => self.windows.orphans,
         };
         let expires_at = Timestamp::from(DateTime::<Utc>::from(written)) + kept;
         let path = self.folder.join(&file);
@@ -151,11 +151,11 @@ impl Shelf {
         }
         match found {
             // The row has the details of the answer. A file without a row is never asked for, and expires.
-            Found::Whole(_) => match reserve_written(self, length) {
+            StoredFile::Whole(_) => match reserve_written(self, length) {
                 Ok(reserved) => self.put(file, expires_at, Some(reserved)),
                 Err(_) => remove(&path),
             },
-            Found::Lost(fingerprint) => {
+            StoredFile::Lost(fingerprint) => {
                 // The file itself is the record of the loss, so that it also survives another kill.
                 let lost = path.with_extension(LOST);
                 let emptied =
@@ -177,11 +177,11 @@ impl Shelf {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Shelf::create`], on a thread that may wait.
+    /// Like [`Shelf::create`], on a thread that may block.
     ///
     /// # Errors
     ///
-    /// As [`Shelf::create`].
+    /// The errors of [`Shelf::create`].
     pub(super) async fn begin(
         self: &Arc<Self>,
         owner: &KeyId,
@@ -196,7 +196,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// Where the disk has no room for it.
+    /// Returns an error if the disk has no room for the file.
     pub(super) async fn nameless(&self) -> io::Result<Frames> {
         let folder = self.folder.clone();
         tokio::task::spawn_blocking(move || Frames::nameless(&folder)).await.map_err(io::Error::other)?
@@ -207,7 +207,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// Where the disk has no room for it.
+    /// Returns an error if the disk has no room for the file.
     pub(super) fn create(&self, owner: &KeyId, fingerprint: Option<&Digest>) -> io::Result<(String, Frames, FileKey)> {
         let random = uuid::Uuid::new_v4().simple();
         let file = match fingerprint {
@@ -287,9 +287,9 @@ impl Kind {
     }
 }
 
-// === impl Found ===
+// === impl StoredFile ===
 
-impl Found {
+impl StoredFile {
     /// The meaning of a file of this name; `None` if the file is of no use.
     fn of(file: &str) -> Option<Self> {
         let (name, end) = file.rsplit_once('.')?;
@@ -302,9 +302,9 @@ impl Found {
     }
 }
 
-// === impl Owned ===
+// === impl KeyAnswers ===
 
-impl Owned {
+impl KeyAnswers {
     fn count(&mut self) {
         self.bytes = self.answers.values().filter_map(|answer| answer.reserved.as_ref()).map(Reserved::bytes).sum();
     }
@@ -333,7 +333,7 @@ impl Room for Shelf {
 
 impl Finished {
     fn evict(&mut self) -> Option<Answer> {
-        let oldest = |owned: &Owned| owned.answers.keys().next().copied();
+        let oldest = |owned: &KeyAnswers| owned.answers.keys().next().copied();
         let most = self.owners.iter().max_by_key(|(_, owned)| (owned.bytes, Reverse(oldest(owned))));
         let owner = most.map(|(owner, _)| owner.clone())?;
         let owned = self.owners.get_mut(&owner)?;

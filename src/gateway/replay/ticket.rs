@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ReplayError;
-use super::durable::{NotKept, Unfinished};
+use super::durable::{KeepError, PendingFile};
 use super::follower::Follower;
 use super::frames::Frames;
 use super::head::{Head, Recordable, is_final, written};
@@ -130,7 +130,7 @@ impl Ticket {
         B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
     {
         let (named, frames) = match self.keyed.shelf.begin(&self.live.owner, None).await {
-            Ok((file, frames, key)) => (Some(Unfinished { file, key, head: head.clone() }), Ok(frames)),
+            Ok((file, frames, key)) => (Some(PendingFile { file, key, head: head.clone() }), Ok(frames)),
             Err(error) => (None, Err(error)),
         };
         let room = Arc::clone(&self.keyed.shelf) as Arc<dyn Room>;
@@ -151,7 +151,7 @@ impl Ticket {
         recorder.end();
     }
 
-    async fn settle(&self, answer: Unfinished, frames: &Arc<Frames>) -> Result<(), NotKept> {
+    async fn settle(&self, answer: PendingFile, frames: &Arc<Frames>) -> Result<(), KeepError> {
         let file = self.keyed.finish(&self.row, answer, frames, self.live.tape.length()).await?;
         self.keyed.shelf.put(file, self.row.expires_at, self.live.tape.take_reserved());
         Ok(())

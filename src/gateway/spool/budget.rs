@@ -12,7 +12,7 @@ use crate::gateway::config::Uploads;
 
 /// The budget that a request would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Exceeded {
+pub(crate) enum BudgetExceeded {
     /// Memory for the request bodies of one API key.
     #[error("the request bodies of this key that are still arriving hold as much memory as one key may use")]
     KeyMemory,
@@ -54,13 +54,13 @@ pub(super) struct Budgets {
 pub(super) struct Budget {
     most: u64,
     most_per_key: u64,
-    all: Exceeded,
-    key: Exceeded,
-    held: Mutex<Held>,
+    all: BudgetExceeded,
+    key: BudgetExceeded,
+    held: Mutex<HeldBytes>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldBytes {
     all: u64,
     by_key: HashMap<Arc<str>, u64>,
 }
@@ -68,7 +68,7 @@ struct Held {
 /// Bytes that count against a budget until this is dropped. Without an owner they count but are never refused: they
 /// belong to answers that were paid for.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct BudgetShare {
     budget: Arc<Budget>,
     owner: Option<Arc<str>>,
     bytes: u64,
@@ -81,8 +81,8 @@ impl Budgets {
         let budget =
             |most, most_per_key, all, key| Arc::new(Budget { most, most_per_key, all, key, held: Mutex::default() });
         Self {
-            memory: budget(limits.memory, limits.memory_per_key, Exceeded::Memory, Exceeded::KeyMemory),
-            disk: budget(limits.disk, limits.disk_per_key, Exceeded::Disk, Exceeded::KeyDisk),
+            memory: budget(limits.memory, limits.memory_per_key, BudgetExceeded::Memory, BudgetExceeded::KeyMemory),
+            disk: budget(limits.disk, limits.disk_per_key, BudgetExceeded::Disk, BudgetExceeded::KeyDisk),
             refused: AtomicU64::new(0),
         }
     }
@@ -93,7 +93,7 @@ impl Budgets {
     }
 
     /// Counts a refusal, and returns it as an error of the disk.
-    pub(super) fn refuse(&self, exceeded: Exceeded) -> io::Error {
+    pub(super) fn refuse(&self, exceeded: BudgetExceeded) -> io::Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
         io::Error::new(io::ErrorKind::QuotaExceeded, exceeded)
     }
@@ -102,20 +102,20 @@ impl Budgets {
 // === impl Budget ===
 
 impl Budget {
-    pub(super) fn share(self: &Arc<Self>, owner: Option<Arc<str>>) -> Share {
-        Share { budget: Arc::clone(self), owner, bytes: 0 }
+    pub(super) fn share(self: &Arc<Self>, owner: Option<Arc<str>>) -> BudgetShare {
+        BudgetShare { budget: Arc::clone(self), owner, bytes: 0 }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldBytes> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Share ===
+// === impl BudgetShare ===
 
-impl Share {
+impl BudgetShare {
     /// Sets the total number of bytes of this share.
-    pub(super) fn set(&mut self, bytes: u64) -> Result<(), Exceeded> {
+    pub(super) fn set(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
         let (more, less) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
         let mut held = self.budget.held();
         if let Some(owner) = &self.owner {
@@ -137,9 +137,9 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         // A smaller number is never refused.
-        let _: Result<(), Exceeded> = self.set(0);
+        let _: Result<(), BudgetExceeded> = self.set(0);
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Pool, Spool, waits};
 
-/// How often the free space is looked at (ours): as often as the store.
+/// The time between two looks at the free space (ours): as often as the store is polled.
 const EVERY: Duration = Duration::from_millis(500);
 /// The free space of the file system that the database shares.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl FreeSpace {
         Self { folder, floor }
     }
 
-    /// Whether so many more bytes leave the database its part. Asks the file system.
+    /// True if writing `bytes` more leaves the database its part. Asks the file system.
     pub(crate) fn leaves(&self, bytes: u64) -> bool {
         self.available().is_none_or(|available| available >= self.floor.saturating_add(bytes))
     }
@@ -38,14 +38,14 @@ impl FreeSpace {
         self.available().is_some_and(|available| available < self.floor / 2)
     }
 
-    /// How many bytes are missing for an answer that is kept: it leaves as much again, which is for uploads. A disk that
-    /// kept answers have filled would take none for days. Asks the file system.
+    /// The bytes that are missing for an answer that is kept: it leaves twice the floor, so that uploads have room. A disk
+    /// filled by kept answers would take no uploads for days. Asks the file system.
     pub(crate) fn missing_for_kept(&self, bytes: u64) -> u64 {
         let least = self.floor.saturating_mul(2).saturating_add(bytes);
         self.available().map_or(0, |available| least.saturating_sub(available))
     }
 
-    /// Where it is looked at.
+    /// The folder whose file system is asked.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -92,10 +92,10 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// Where the work panics.
+    /// Returns an error if the work panics.
     pub(crate) async fn reading<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let Self::Disk { file, .. } = self else { return Ok(work()) };
-        // What it logs belongs to the same request.
+        // Its log lines belong to the same request.
         let span = tracing::Span::current();
         let pool = Arc::clone(&file.place.pool);
         pool.off_worker(move || Ok(span.in_scope(work))).await

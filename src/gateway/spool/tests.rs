@@ -187,7 +187,7 @@ fn limits() -> Uploads {
     Uploads { memory: 100, memory_per_key: 60, disk: 100, disk_per_key: 60, min_free: 0 }
 }
 
-fn why(result: io::Result<()>) -> Option<Exceeded> {
+fn why(result: io::Result<()>) -> Option<BudgetExceeded> {
     result.err().and_then(|error| error.get_ref()?.downcast_ref().copied())
 }
 
@@ -198,13 +198,13 @@ fn what_a_key_holds_on_disk_is_bounded_and_comes_back() {
     let [mut first, mut second, mut other] =
         ["key_a", "key_a", "key_b"].map(|key| spool.owned_by(Some(key)).begin().unwrap());
     first.write(&[0; 40]).unwrap();
-    assert_eq!(why(second.write(&[0; 21])), Some(Exceeded::KeyDisk));
+    assert_eq!(why(second.write(&[0; 21])), Some(BudgetExceeded::KeyDisk));
     second.write(&[0; 20]).unwrap();
     other.write(&[0; 40]).unwrap();
-    assert_eq!(why(other.write(&[0; 1])), Some(Exceeded::Disk));
+    assert_eq!(why(other.write(&[0; 1])), Some(BudgetExceeded::Disk));
     assert_eq!((spool.usage().disk, spool.usage().refused), (100, 2));
     let whole = first.finish();
-    assert_eq!(why(other.write(&[0; 1])), Some(Exceeded::Disk), "until its job is over");
+    assert_eq!(why(other.write(&[0; 1])), Some(BudgetExceeded::Disk), "until its job is over");
     drop(whole);
     other.write(&[0; 20]).unwrap();
     drop((second, other));
@@ -219,13 +219,13 @@ fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
     let spool = Spool::open_in(folder.path(), &limits()).unwrap();
     let [mut first, mut second] = [(); 2].map(|()| spool.owned_by(Some("key_a")).memory());
     first.hold(40).unwrap();
-    assert_eq!(why(second.hold(21)), Some(Exceeded::KeyMemory));
+    assert_eq!(why(second.hold(21)), Some(BudgetExceeded::KeyMemory));
     first.hold(10).unwrap();
     second.hold(21).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_b")).memory().hold(70)), Some(Exceeded::KeyMemory));
+    assert_eq!(why(spool.owned_by(Some("key_b")).memory().hold(70)), Some(BudgetExceeded::KeyMemory));
     let mut third = spool.owned_by(Some("key_b")).memory();
     third.hold(60).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_c")).memory().hold(10)), Some(Exceeded::Memory));
+    assert_eq!(why(spool.owned_by(Some("key_c")).memory().hold(10)), Some(BudgetExceeded::Memory));
     drop((first, second, third));
     assert_eq!(spool.usage().memory, 0);
 }
@@ -235,7 +235,7 @@ fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
 fn the_last_free_space_belongs_to_the_database() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::open_in(folder.path(), &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT }).unwrap();
-    assert_eq!(why(spool.begin().map(drop)), Some(Exceeded::Free));
+    assert_eq!(why(spool.begin().map(drop)), Some(BudgetExceeded::Free));
     assert_eq!(idle(&spool), 0, "the files that wait were let go first");
 }
 

@@ -24,7 +24,7 @@ pub(crate) mod tests {
         pub(super) static COUNT: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// How often this thread has asked a disk.
+    /// The number of times that this thread has accessed a disk.
     pub(crate) fn noted() -> usize {
         COUNT.with(Cell::get)
     }

@@ -23,7 +23,7 @@ pub(crate) struct ServeLock(File);
 
 /// The state that a serving process publishes in its data directory.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct ServingStatus {
     /// The id of the process.
     pub(crate) process: i32,
     /// The number of times that it has read its configuration again.
@@ -38,8 +38,8 @@ const LOCK: &str = "serve.lock";
 const MARKER: &str = "imagate.db.marker";
 const MARKER_TEXT: &str = "imagate.db belongs here. Without it, remove this file only to begin anew.\n";
 
-/// What else is left of an installation that has lost its database: the key of its secrets, what was written last, the
-/// note of the first key, and answers that were kept.
+/// Files of an installation beside its database: the key of its secrets, the write-ahead log, the note of the first key,
+/// and kept answers. One of them without the database means that the database was lost.
 const TRACES: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
 
 // === impl ServeLock ===
@@ -65,9 +65,9 @@ impl ServeLock {
     }
 }
 
-// === impl Serving ===
+// === impl ServingStatus ===
 
-impl Serving {
+impl ServingStatus {
     /// The process that serves from this directory, if there is one. A process that is just starting has published
     /// nothing yet.
     ///

@@ -32,7 +32,7 @@ pub(crate) trait KeyStore: Send + Sync {
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
-    ) -> Result<KeyChanged, StoreError>;
+    ) -> Result<KeyChangeOutcome, StoreError>;
 
     /// Gives a key another hash, under the same rules as a change.
     async fn rotate_key(
@@ -41,7 +41,7 @@ pub(crate) trait KeyStore: Send + Sync {
         key: &KeyId,
         owner: Option<&UserId>,
         next: Rotation,
-    ) -> Result<KeyChanged, StoreError>;
+    ) -> Result<KeyChangeOutcome, StoreError>;
 
     /// The keys that have changed since this revision, in the order of their revisions. Deleted keys are included,
     /// except from revision 0, which reads everything.
@@ -114,7 +114,7 @@ pub(crate) enum KeyLock {
 
 /// The result of a change of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KeyChanged {
+pub(crate) enum KeyChangeOutcome {
     /// The change was made.
     Done(Box<KeyRow>),
     /// There is no such key, or it is deleted or belongs to somebody else.
@@ -238,10 +238,10 @@ impl FromStr for KeyLock {
     }
 }
 
-// === impl KeyChanged ===
+// === impl KeyChangeOutcome ===
 
 #[cfg(test)]
-impl KeyChanged {
+impl KeyChangeOutcome {
     /// The key, if the change was made.
     pub(crate) fn done(self) -> Option<KeyRow> {
         match self {

@@ -61,7 +61,7 @@ pub(crate) enum ReplayWrite {
     Claim(ReplayRow),
     /// Stores the answer of the running claim of this request.
     Finish {
-        /// What is answered.
+        /// The claim that is answered.
         scope: [u8; 32],
         /// The request that has the claim.
         request_id: RequestId,
@@ -70,7 +70,7 @@ pub(crate) enum ReplayWrite {
     },
     /// Removes the claim of this request, and no other one of the same scope.
     Forget {
-        /// What was claimed.
+        /// The claim that is given back.
         scope: [u8; 32],
         /// The request that has the claim.
         request_id: RequestId,

@@ -32,9 +32,9 @@ use sqlx::SqlitePool;
 
 use super::data_dir::DataDir;
 use super::{
-    AccountChange, AccountId, AccountRow, AccountSpec, Act, Kept, MasterKey, NewAccount, NodeId, PepperKey, Record,
-    RecordFilter, RequestId, RowWrite, ServeLock, State, Store, StoreError, StoredReplay, Timestamp, TokenRow, UserId,
-    Vault, Written,
+    AccountChange, AccountId, AccountRow, AccountSpec, Act, MasterKey, NewAccount, NodeId, PepperKey, Record,
+    RecordFilter, RequestId, RetentionClass, RowWrite, ServeLock, State, Store, StoreError, StoredReplay, Timestamp,
+    TokenRow, UserId, Vault, Written,
 };
 use trouble::during;
 
@@ -180,7 +180,7 @@ impl Store for SqliteStore {
         records::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
     }
 
-    async fn remove_old(&self, kept: Kept, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    async fn remove_old(&self, kept: RetentionClass, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         retention::remove(&self.writer, kept, before, limit).await.map_err(during("removing old rows"))
     }
 

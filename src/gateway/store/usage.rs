@@ -54,10 +54,10 @@ pub(crate) struct KeyCounts {
 
 /// Requests with one key that were refused on one day before they became a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusalCount {
     /// The day of the requests.
     pub(crate) day: Day,
-    /// The id of the key, or [`Refused::NO_KEY`].
+    /// The id of the key, or [`RefusalCount::NO_KEY`].
     pub(crate) key: KeyId,
     /// The id of the key's user.
     pub(crate) user: UserId,
@@ -67,7 +67,7 @@ pub(crate) struct Refused {
     pub(crate) count: u32,
 }
 
-impl Refused {
+impl RefusalCount {
     /// Stands for the key of all requests without a known key.
     pub(crate) const NO_KEY: &str = "";
 }
@@ -114,7 +114,7 @@ pub(crate) trait UsageStore: Send + Sync {
     async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError>;
 
     /// Adds requests that were refused before they became a job, all of them or none.
-    async fn add_refused(&self, refused: &[Refused]) -> Result<(), StoreError>;
+    async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError>;
 
     /// What these keys are called, also those that are deleted; one that is missing never was.
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError>;

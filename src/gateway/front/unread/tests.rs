@@ -1,4 +1,4 @@
-//! What is left of a request, in frames of any size.
+//! The unread rest of a request, in frames of any size.
 
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
 //! The counts of requests that become no job.
 
 use super::*;
-use crate::gateway::store::{Refused, UsageFilter, UsageStore as _};
+use crate::gateway::store::{RefusalCount, UsageFilter, UsageStore as _};
 
 /// The counts of refused requests by key.
 async fn counted(fixture: &Fixture) -> Vec<(String, u64)> {
@@ -41,7 +41,7 @@ async fn strangers_are_one_count_however_many_keys_they_try() {
     assert!(matches!(fixture.keys.admit(None).await, Err(Denied::Invalid)));
     assert!(fixture.is_invalid(&format!("Bearer {}", Secret::generate(SecretKind::Key).unwrap().expose())).await);
     assert_eq!(fixture.keys.refusals.len(), 1);
-    assert_eq!(counted(&fixture).await, [(Refused::NO_KEY.to_owned(), 202)]);
+    assert_eq!(counted(&fixture).await, [(RefusalCount::NO_KEY.to_owned(), 202)]);
 }
 
 #[tokio::test]

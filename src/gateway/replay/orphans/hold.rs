@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::Orphans;
-use super::index::{Entry, Gone, Mode, Place, Standing};
+use super::index::{Entry, Mode, Place, RemovedAnswer, Standing};
 
 /// A job that is kept for a retry until this is dropped.
-pub(in super::super) struct Hold {
+pub(in super::super) struct OrphanHold {
     orphans: Arc<Orphans>,
     place: Place,
 }
 
 impl Orphans {
     /// Keeps a job that a retry may follow a little later, even if others read it to its end before.
-    pub(in super::super) fn hold(self: &Arc<Self>, place: Place) -> Option<Hold> {
+    pub(in super::super) fn hold(self: &Arc<Self>, place: Place) -> Option<OrphanHold> {
         let mut index = self.index();
         let entry = index.entries.get_mut(&place)?;
         if entry.standing() != Some(Standing::Attended) || entry.tape.has_gap() {
@@ -21,11 +21,11 @@ impl Orphans {
         }
         entry.mode = Mode::Written;
         entry.holds += 1;
-        Some(Hold { orphans: Arc::clone(self), place })
+        Some(OrphanHold { orphans: Arc::clone(self), place })
     }
 }
 
-impl Drop for Hold {
+impl Drop for OrphanHold {
     fn drop(&mut self) {
         let gone = {
             let mut index = self.orphans.index();
@@ -33,7 +33,7 @@ impl Drop for Hold {
             entry.holds = entry.holds.saturating_sub(1);
             if entry.is_over() { index.entries.remove(&self.place).map(Entry::go) } else { None }
         };
-        if let Some(Gone { stored: Some(file), request, .. }) = gone {
+        if let Some(RemovedAnswer { stored: Some(file), request, .. }) = gone {
             self.orphans.forget(request, &file);
         }
     }

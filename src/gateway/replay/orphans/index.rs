@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::error::{Error, Fault};
-use crate::gateway::replay::durable::Unfinished;
+use crate::gateway::replay::durable::PendingFile;
 use crate::gateway::replay::fingerprint::{Digest, Identity};
 use crate::gateway::replay::head::written;
 use crate::gateway::replay::tape::Tape;
@@ -24,7 +24,7 @@ pub(in super::super) struct Index {
 
 pub(in super::super) struct Entry {
     pub(in super::super) key: KeyId,
-    pub(in super::super) expected: Expected,
+    pub(in super::super) expected: JobRegistration,
     pub(in super::super) identity: Arc<Identity>,
     pub(in super::super) tape: Arc<Tape>,
     /// The number of readers: the own caller and retries.
@@ -37,7 +37,7 @@ pub(in super::super) struct Entry {
     pub(in super::super) owed: bool,
     pub(in super::super) mode: Mode,
     /// The file of an answer that is not durable yet.
-    pub(in super::super) unfinished: Option<Unfinished>,
+    pub(in super::super) unfinished: Option<PendingFile>,
     /// The name of the file of a durable answer.
     pub(in super::super) stored: Option<String>,
     /// The time at which the job was over. A job in flight does not expire: its own deadlines bound it.
@@ -46,7 +46,7 @@ pub(in super::super) struct Entry {
 
 /// The facts about a job that are known when it is registered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expected {
+pub(crate) struct JobRegistration {
     /// The id of the request.
     pub(crate) request_id: String,
     /// True if the client marks its retries, so this request may come back.
@@ -56,10 +56,10 @@ pub(crate) struct Expected {
 }
 
 /// The parts of a dropped answer: its room, and the file that would otherwise outlive it.
-pub(in super::super) struct Gone {
+pub(in super::super) struct RemovedAnswer {
     pub(in super::super) _tape: Arc<Tape>,
     pub(in super::super) stored: Option<String>,
-    pub(in super::super) request: Expected,
+    pub(in super::super) request: JobRegistration,
 }
 
 /// The way in which the answer of a job is delivered.
@@ -99,7 +99,7 @@ pub(in super::super) struct Candidate {
 
 impl Index {
     /// The answer to be made durable, if the job is a finished orphan.
-    pub(in super::super) fn unstored(&mut self, place: Place) -> Option<(Expected, Unfinished, Arc<Tape>)> {
+    pub(in super::super) fn unstored(&mut self, place: Place) -> Option<(JobRegistration, PendingFile, Arc<Tape>)> {
         let entry = self.entries.get_mut(&place).filter(|entry| entry.is_unstored())?;
         let answer = entry.unfinished.take()?;
         Some((entry.expected.clone(), answer, Arc::clone(&entry.tape)))
@@ -129,7 +129,7 @@ impl Entry {
         let over = mode == Mode::Remembered;
         Self {
             key: key.clone(),
-            expected: Expected::default(),
+            expected: JobRegistration::default(),
             identity: Arc::new(identity),
             tape,
             readers: usize::from(!over),
@@ -155,14 +155,14 @@ impl Entry {
 
     /// Turns the job into a remembered end: nobody can have its answer any more, and nobody may pay for it again.
     /// Returns the resources that it held.
-    pub(in super::super) fn lose(&mut self) -> Gone {
+    pub(in super::super) fn lose(&mut self) -> RemovedAnswer {
         self.mode = Mode::Remembered;
         let (tape, stored) = (std::mem::replace(&mut self.tape, unknown()), self.stored.take());
-        Gone { _tape: tape, stored, request: self.expected.clone() }
+        RemovedAnswer { _tape: tape, stored, request: self.expected.clone() }
     }
 
-    pub(in super::super) fn go(self) -> Gone {
-        Gone { _tape: self.tape, stored: self.stored, request: self.expected }
+    pub(in super::super) fn go(self) -> RemovedAnswer {
+        RemovedAnswer { _tape: self.tape, stored: self.stored, request: self.expected }
     }
 
     /// True if everybody who has asked for the answer has it.

@@ -1,4 +1,4 @@
-//! What requests with idempotency keys cost the database, and what becomes of those that it does not take.
+//! The commits that requests with idempotency keys cost, and the fate of rows that the database refuses.
 
 use std::sync::atomic::Ordering;
 
@@ -8,13 +8,13 @@ use super::*;
 use crate::gateway::store::ReplayWrite;
 use crate::gateway::store::testing::POISON;
 
-/// How many answers lie there whole, so that only their rows are missing.
+/// The number of complete answers on disk, of which only the rows are missing.
 fn finished(house: &House) -> usize {
     let entries = std::fs::read_dir(house.dir.path().join(FOLDER)).unwrap().map(Result::unwrap);
     entries.filter(|entry| entry.path().extension().is_none_or(|kind| kind != PART)).count()
 }
 
-/// As many requests with keys of their own, entered at once.
+/// Enters `count` requests at once, each with a key of its own.
 async fn crowd(house: &House, replay: &Arc<Replay>, count: usize) -> Vec<Result<Entrance, ReplayError>> {
     let mut callers = tokio::task::JoinSet::new();
     for number in 0..count {
@@ -35,7 +35,7 @@ async fn a_crowd_of_requests_with_keys_shares_its_commits() {
     let commits = || house.double.commits.load(Ordering::Relaxed);
     house.double.hold();
     let entered = crowd(&house, &replay, CROWD).await;
-    // Whatever came first, and the rest while that was written.
+    // One commit for the claims that came first, and one for those that came while it was written.
     assert!((1..=2).contains(&commits()), "{} commits for {CROWD} claims", commits());
     house.double.hold();
     let before = commits();

@@ -415,7 +415,7 @@ async fn no_file_is_touched_on_a_thread_of_the_runtime() {
     ticket(&replay, &house.bob, &job).await.record(Ok(Made::broken(&answer))).await;
     // Orphans without a name and with one, which retries take away.
     for fingerprint in [None, Some([7; 32])] {
-        let expected = Expected { request_id: "req_2".to_owned(), fingerprint, ..Expected::default() };
+        let expected = JobRegistration { request_id: "req_2".to_owned(), fingerprint, ..JobRegistration::default() };
         let (waiting, promise) = replay.expect(&house.ada, &job, expected);
         drop(waiting);
         promise.done(Ok(Made::whole(&answer))).await;

@@ -3,13 +3,13 @@
 use super::*;
 
 /// A request of a client that marks its retries.
-fn marked() -> Expected {
-    Expected { marks_retries: true, ..Expected::default() }
+fn marked() -> JobRegistration {
+    JobRegistration { marks_retries: true, ..JobRegistration::default() }
 }
 
 /// A job in flight whose caller has left.
 fn left(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Promise<Made> {
-    let (waiting, promise) = replay.expect(caller, job, Expected::default());
+    let (waiting, promise) = replay.expect(caller, job, JobRegistration::default());
     drop(waiting);
     promise
 }
@@ -22,7 +22,7 @@ async fn remembered(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> String 
 async fn a_caller_who_stays_gets_the_answer_itself_and_a_retry_after_it_runs_anew() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect(&house.ada, &job, Expected::default());
+    let (waiting, promise) = replay.expect(&house.ada, &job, JobRegistration::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
     let made = waiting.answer().await.unwrap().alone();
     assert_eq!(made.collect().await.unwrap().to_bytes(), "an image");
@@ -78,7 +78,7 @@ async fn who_leaves_within_the_body_leaves_all_of_it_to_a_retry() {
     let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
     let (waiting, promise) = replay.expect(&house.ada, &job, marked());
     promise.done(Ok(Made::whole(&answer))).await;
-    let Given::Follow(mut own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
+    let AnswerSource::Follow(mut own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
     read_some(&mut own, 100_000).await;
     drop(own);
     assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
@@ -92,7 +92,7 @@ async fn what_only_a_proxy_has_read_is_still_owed_to_a_retry_that_left() {
     tokio::time::pause();
     let (waiting, promise) = replay.expect(&house.ada, &job, marked());
     promise.done(Ok(Made::whole(&answer))).await;
-    let Given::Follow(own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
+    let AnswerSource::Follow(own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
     drop(replay.adopt(&house.ada, &job).await.unwrap());
     assert_eq!(read(own).await.unwrap(), answer);
     assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
@@ -107,8 +107,8 @@ async fn what_has_no_room_on_disk_reaches_its_own_caller() {
     let (waiting, promise) = replay.expect(&house.ada, &job, marked());
     let reading = async {
         read(match waiting.answer().await.unwrap() {
-            Given::Follow(own) => own,
-            Given::Made(_) => panic!("nobody writes it down"),
+            AnswerSource::Follow(own) => own,
+            AnswerSource::Made(_) => panic!("nobody writes it down"),
         })
         .await
     };
@@ -161,7 +161,7 @@ async fn a_late_orphan_waits_for_its_window_and_no_longer() {
 async fn a_caller_who_leaves_with_the_answer_on_its_way_leaves_an_orphan() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect(&house.ada, &job, Expected::default());
+    let (waiting, promise) = replay.expect(&house.ada, &job, JobRegistration::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
     drop(waiting);
     let follower = replay.adopt(&house.ada, &job).await.unwrap();
@@ -188,7 +188,7 @@ async fn nobody_gets_what_another_key_or_another_request_made() {
 async fn a_retry_quicker_than_the_news_waits_for_it_a_little() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, Expected::default());
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, JobRegistration::default());
     tokio::time::pause();
     let begun = Instant::now();
     drop(replay.adopt(&house.ada, &job).await.unwrap());
@@ -210,7 +210,7 @@ async fn an_end_that_may_have_been_paid_for_is_given_to_every_retry() {
     let replay = house.open().await;
     tokio::time::pause();
     let (attended, orphaned, adopted, told) = (job("a"), job("b"), job("c"), job("d"));
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &attended, Expected::default());
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &attended, JobRegistration::default());
     promise.done(Err(Error::Upstream(Fault::Timeout))).await;
     assert_eq!(waiting.answer().await.err(), Some(Error::Upstream(Fault::Timeout)));
     left(&replay, &house.ada, &orphaned).done(Err(Error::Upstream(Fault::Timeout))).await;
@@ -238,7 +238,7 @@ async fn an_end_that_cost_nothing_is_not_remembered() {
     promise.done(Err(Error::Unavailable)).await;
     assert_eq!(follower.head().await.unwrap().status, 503, "who waits is told");
     replay.remember(&house.ada, &job, &Error::RateLimited { retry_after: 1 }).await;
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, Expected::default());
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, JobRegistration::default());
     promise.done(Err(Error::Unavailable)).await;
     assert_eq!(waiting.answer().await.err(), Some(Error::Unavailable));
     assert!(replay.adopt(&house.ada, &job).await.is_none());
@@ -259,7 +259,7 @@ async fn a_body_that_breaks_off_is_seen_and_remembered() {
 async fn a_job_that_ends_without_a_word_is_a_fault_of_ours_for_all() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, Expected::default());
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, JobRegistration::default());
     drop(promise);
     assert_eq!(waiting.answer().await.err(), Some(Error::Internal));
     assert_eq!(replay.adopt(&house.ada, &job).await.unwrap().head().await.unwrap().status, 500);
@@ -378,7 +378,7 @@ async fn an_operator_can_switch_it_off() {
     left(&replay, &house.ada, &job).done(Ok(Made::whole(b"an image"))).await;
     replay.remember(&house.ada, &job, &Error::Upstream(Fault::Refused)).await;
     assert!(replay.adopt(&house.ada, &job).await.is_none());
-    let (waiting, promise) = replay.expect(&house.ada, &job, Expected::default());
+    let (waiting, promise) = replay.expect(&house.ada, &job, JobRegistration::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
     assert!(waiting.answer().await.is_ok());
     replay.drain().await;

@@ -11,7 +11,7 @@ fn shelf(max_bytes: u64) -> (TempDir, Arc<Shelf>) {
     let shelf = Shelf::open(
         FreeSpace::new(dir.path().to_owned(), 0),
         max_bytes,
-        Windows { answers: Duration::from_secs(86_400), orphans: Duration::from_secs(300) },
+        RetentionWindows { answers: Duration::from_secs(86_400), orphans: Duration::from_secs(300) },
     )
     .unwrap();
     (dir, shelf)

@@ -14,8 +14,8 @@ use super::together::transact;
 use super::trail::{self, Entry};
 use super::trouble::during;
 use crate::gateway::store::{
-    Act, KeyChange, KeyChanged, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, Page, Rotation, StoreError,
-    Timestamp, UserId,
+    Act, KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, Page, Rotation,
+    StoreError, Timestamp, UserId,
 };
 
 pub(super) use change::{hand_over, lock_those_of};
@@ -58,7 +58,7 @@ impl KeyStore for SqliteStore {
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
-    ) -> Result<KeyChanged, StoreError> {
+    ) -> Result<KeyChangeOutcome, StoreError> {
         change::change(&self.writer, act, handle, owner, changes).await.map_err(during("changing a key"))
     }
 
@@ -68,7 +68,7 @@ impl KeyStore for SqliteStore {
         key: &KeyId,
         owner: Option<&UserId>,
         next: Rotation,
-    ) -> Result<KeyChanged, StoreError> {
+    ) -> Result<KeyChangeOutcome, StoreError> {
         change::rotate(&self.writer, act, key, owner, next).await.map_err(during("rotating a key"))
     }
 

@@ -58,7 +58,7 @@ async fn open_locked(data_dir: DataDir, lock: File, given: Option<MasterKey>) ->
     let place = data_dir.clone();
     blocking(move || {
         place.mark();
-        // Whoever opens next finds the mark too.
+        // The next process to open it finds the marker.
         drop(lock);
         Ok(())
     })

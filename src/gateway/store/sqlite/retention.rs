@@ -3,7 +3,7 @@
 use sqlx::SqlitePool;
 
 use super::together::transact;
-use crate::gateway::store::{Day, Kept, Timestamp};
+use crate::gateway::store::{Day, RetentionClass, Timestamp};
 
 /// A running job is never removed, however old it is.
 pub(super) const RECORDS: &str = "DELETE FROM records WHERE seq IN (SELECT seq FROM records INDEXED BY records_by_time \
@@ -17,11 +17,16 @@ pub(super) const USAGE_DAYS: &str = "DELETE FROM usage_days WHERE (key_id, day, 
     (SELECT key_id, day, user_id, group_name FROM usage_days INDEXED BY usage_days_by_day \
     WHERE day < $1 ORDER BY day LIMIT $2)";
 
-pub(super) async fn remove(pool: &SqlitePool, kept: Kept, before: Timestamp, limit: u32) -> sqlx::Result<u64> {
+pub(super) async fn remove(
+    pool: &SqlitePool,
+    kept: RetentionClass,
+    before: Timestamp,
+    limit: u32,
+) -> sqlx::Result<u64> {
     match kept {
-        Kept::Records => run(pool, RECORDS, before.to_string(), limit).await,
-        Kept::UsageDays => run(pool, USAGE_DAYS, Day::from(before).to_string(), limit).await,
-        Kept::Audit => remove_audit(pool, before, limit).await,
+        RetentionClass::Records => run(pool, RECORDS, before.to_string(), limit).await,
+        RetentionClass::UsageDays => run(pool, USAGE_DAYS, Day::from(before).to_string(), limit).await,
+        RetentionClass::Audit => remove_audit(pool, before, limit).await,
     }
 }
 

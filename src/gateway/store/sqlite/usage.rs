@@ -12,7 +12,7 @@ use super::records::{NO_LIMIT, push_key, push_user};
 use super::together;
 use super::trouble::during;
 use crate::gateway::store::{
-    Counts, DayCounts, KeyCounts, KeyId, KeyName, Refused, StoreError, UsageFilter, UsageStore,
+    Counts, DayCounts, KeyCounts, KeyId, KeyName, RefusalCount, StoreError, UsageFilter, UsageStore,
 };
 
 // A sum of integers would fail where it goes beyond the largest one; this one stops there.
@@ -49,7 +49,7 @@ impl UsageStore for SqliteStore {
         Ok(rows.into_iter().collect())
     }
 
-    async fn add_refused(&self, refused: &[Refused]) -> Result<(), StoreError> {
+    async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError> {
         let statements = refused.iter().map(|refused| {
             let statement = sqlx::query(
                 "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \

@@ -146,7 +146,7 @@ impl Store for Double {
         self.called()?.interrupt_running(node).await
     }
 
-    async fn remove_old(&self, kept: Kept, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    async fn remove_old(&self, kept: RetentionClass, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         self.called()?.remove_old(kept, before, limit).await
     }
 
@@ -185,7 +185,7 @@ impl UsageStore for Double {
         self.called()?.usage_of_keys(keys).await
     }
 
-    async fn add_refused(&self, refused: &[Refused]) -> Result<(), StoreError> {
+    async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError> {
         self.called()?.add_refused(refused).await
     }
 

@@ -73,11 +73,11 @@ async fn nobody_changes_a_key_of_somebody_else() {
         let (act, id) = (Act::command(), row.id.as_str());
         assert_eq!(
             store.change_key(&act, id, Some(&stranger), &[KeyChange::Delete]).await.unwrap(),
-            KeyChanged::Unknown
+            KeyChangeOutcome::Unknown
         );
         assert_eq!(
             store.rotate_key(&act, &row.id, Some(&stranger), rotation(8, None)).await.unwrap(),
-            KeyChanged::Unknown
+            KeyChangeOutcome::Unknown
         );
         assert_eq!(store.find_key(id, Some(&row.user)).await.unwrap(), Some(row.clone()));
         assert!(store.change_key(&act, id, Some(&row.user), &[KeyChange::Delete]).await.unwrap().done().is_some());
@@ -244,23 +244,26 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
         let latest = row.latest_end.unwrap();
         let (sooner, later) = (at("2026-12-01T00:00:00Z"), at("2027-02-01T00:00:00Z"));
         for end in [None, Some(later)] {
-            assert_eq!(by_owner(KeyChange::Expire(end)).await, KeyChanged::PastLatestEnd(latest));
+            assert_eq!(by_owner(KeyChange::Expire(end)).await, KeyChangeOutcome::PastLatestEnd(latest));
         }
         // An earlier end can be moved, but not beyond the latest that the admin has allowed.
         assert_eq!(by_owner(KeyChange::Expire(Some(sooner))).await.done().unwrap().expires_at, Some(sooner));
-        assert_eq!(by_owner(KeyChange::Expire(Some(later))).await, KeyChanged::PastLatestEnd(latest));
+        assert_eq!(by_owner(KeyChange::Expire(Some(later))).await, KeyChangeOutcome::PastLatestEnd(latest));
         assert_eq!(by_owner(KeyChange::Expire(Some(latest))).await.done().unwrap().expires_at, Some(latest));
 
         // An admin can still lock a key that its owner has disabled.
         by_owner(KeyChange::Disable).await;
         assert_eq!(by_admin(KeyChange::Disable).await.locked, Some(KeyLock::Admin));
-        assert_eq!(by_owner(KeyChange::Enable).await, KeyChanged::Locked(KeyLock::Admin));
+        assert_eq!(by_owner(KeyChange::Enable).await, KeyChangeOutcome::Locked(KeyLock::Admin));
         let rotated = store.rotate_key(&act, &row.id, Some(&owner), rotation(8, None)).await.unwrap();
-        assert_eq!(rotated, KeyChanged::Locked(KeyLock::Admin));
+        assert_eq!(rotated, KeyChangeOutcome::Locked(KeyLock::Admin));
         assert_eq!(store.find_key(id, None).await.unwrap().unwrap().hash, row.hash);
         // Several changes are all refused.
         let both = [KeyChange::Rename("two".to_owned()), KeyChange::Enable];
-        assert_eq!(store.change_key(&act, id, Some(&owner), &both).await.unwrap(), KeyChanged::Locked(KeyLock::Admin));
+        assert_eq!(
+            store.change_key(&act, id, Some(&owner), &both).await.unwrap(),
+            KeyChangeOutcome::Locked(KeyLock::Admin)
+        );
         assert_eq!(store.find_key(id, None).await.unwrap().unwrap().name, "one");
 
         let enabled = by_admin(KeyChange::Enable).await;

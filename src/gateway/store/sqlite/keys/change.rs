@@ -10,7 +10,9 @@ use sqlx::{SqliteConnection, SqlitePool};
 use super::{KIND, again, find, key, select_keys};
 use crate::gateway::store::sqlite::together::transact;
 use crate::gateway::store::sqlite::trail::{self, Entry};
-use crate::gateway::store::{Act, KeyChange, KeyChanged, KeyId, KeyLock, KeyRow, Rotation, Timestamp, UserId, UserRow};
+use crate::gateway::store::{
+    Act, KeyChange, KeyChangeOutcome, KeyId, KeyLock, KeyRow, Rotation, Timestamp, UserId, UserRow,
+};
 
 pub(super) async fn change(
     pool: &SqlitePool,
@@ -18,9 +20,9 @@ pub(super) async fn change(
     handle: &str,
     owner: Option<&UserId>,
     changes: &[KeyChange],
-) -> sqlx::Result<KeyChanged> {
+) -> sqlx::Result<KeyChangeOutcome> {
     transact!(pool, |transaction| {
-        let Some(mut key) = find(&mut transaction, handle, owner).await? else { return Ok(KeyChanged::Unknown) };
+        let Some(mut key) = find(&mut transaction, handle, owner).await? else { return Ok(KeyChangeOutcome::Unknown) };
         for change in changes {
             if let Some(refused) = owner.and_then(|_| refusal(&key, change)) {
                 return Ok(refused);
@@ -29,18 +31,18 @@ pub(super) async fn change(
             step.apply(&mut transaction, act).await?;
             key = again(&mut transaction, &key.id).await?;
         }
-        KeyChanged::Done(Box::new(key))
+        KeyChangeOutcome::Done(Box::new(key))
     })
 }
 
 /// The reason why the owner may not make this change.
-fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChanged> {
+fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChangeOutcome> {
     match change {
-        KeyChange::Enable => key.locked.map(KeyChanged::Locked),
+        KeyChange::Enable => key.locked.map(KeyChangeOutcome::Locked),
         KeyChange::Expire(end) => {
             let latest = key.latest_end?;
             let is_later = end.is_none_or(|end| end > latest);
-            is_later.then_some(KeyChanged::PastLatestEnd(latest))
+            is_later.then_some(KeyChangeOutcome::PastLatestEnd(latest))
         }
         KeyChange::Disable | KeyChange::Delete | KeyChange::Rename(_) => None,
     }
@@ -115,12 +117,12 @@ pub(super) async fn rotate(
     id: &KeyId,
     owner: Option<&UserId>,
     next: Rotation,
-) -> sqlx::Result<KeyChanged> {
+) -> sqlx::Result<KeyChangeOutcome> {
     let until = text(next.previous_until);
     transact!(pool, |transaction| {
-        let Some(key) = find(&mut transaction, id.as_str(), owner).await? else { return Ok(KeyChanged::Unknown) };
+        let Some(key) = find(&mut transaction, id.as_str(), owner).await? else { return Ok(KeyChangeOutcome::Unknown) };
         if let (Some(_), Some(lock)) = (owner, key.locked) {
-            return Ok(KeyChanged::Locked(lock));
+            return Ok(KeyChangeOutcome::Locked(lock));
         }
         sqlx::query(
             "UPDATE keys SET previous_hash = CASE WHEN $3 IS NULL THEN NULL ELSE hash END, previous_until = $3, \
@@ -133,7 +135,7 @@ pub(super) async fn rotate(
         .await?;
         let entry = Entry::new("key.rotate", KIND, key.id.as_str(), &key.name);
         trail::write(&mut transaction, act, entry.with(json!({"previous_until": until}))).await?;
-        KeyChanged::Done(Box::new(again(&mut transaction, &key.id).await?))
+        KeyChangeOutcome::Done(Box::new(again(&mut transaction, &key.id).await?))
     })
 }
 

@@ -248,7 +248,7 @@ async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
 async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
     let (_dir, store) = fresh().await;
     store.ensure_user(&Act { at: "2026-01-01T00:00:00Z".parse().unwrap(), ..Act::command() }, "ada").await.unwrap();
-    let removed = store.remove_old(Kept::Audit, "2026-01-01T00:00:00Z".parse().unwrap(), 10).await.unwrap();
+    let removed = store.remove_old(RetentionClass::Audit, "2026-01-01T00:00:00Z".parse().unwrap(), 10).await.unwrap();
     assert_eq!(removed, 0);
     sqlx::query("INSERT INTO audit_removal VALUES (1, '2026-01-01T00:00:00.000Z')")
         .execute(&store.writer)
@@ -256,7 +256,10 @@ async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
         .unwrap();
     assert!(sqlx::query("DELETE FROM audit WHERE target_name = 'ada'").execute(&store.writer).await.is_err());
     sqlx::query("DELETE FROM audit_removal").execute(&store.writer).await.unwrap();
-    assert_eq!(store.remove_old(Kept::Audit, "2026-01-01T00:00:00.001Z".parse().unwrap(), 10).await.unwrap(), 1);
+    assert_eq!(
+        store.remove_old(RetentionClass::Audit, "2026-01-01T00:00:00.001Z".parse().unwrap(), 10).await.unwrap(),
+        1
+    );
     store.ensure_user(&Act::command(), "bob").await.unwrap();
     assert!(sqlx::query("DELETE FROM audit").execute(&store.writer).await.is_err());
 }

@@ -31,7 +31,7 @@ impl KeyStore for Double {
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
-    ) -> Result<KeyChanged, StoreError> {
+    ) -> Result<KeyChangeOutcome, StoreError> {
         self.called()?.change_key(act, handle, owner, changes).await
     }
 
@@ -41,7 +41,7 @@ impl KeyStore for Double {
         key: &KeyId,
         owner: Option<&UserId>,
         next: Rotation,
-    ) -> Result<KeyChanged, StoreError> {
+    ) -> Result<KeyChangeOutcome, StoreError> {
         self.called()?.rotate_key(act, key, owner, next).await
     }
 
