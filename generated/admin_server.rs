@@ -588,7 +588,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::KeyList>, front::ApiError<types::ErrorResponse>>;
     /// Make a key.
     ///
-    /// This answer is the only one that holds the secret. Members make keys only for themselves and in their own groups. A member who has as many keys as the setting `max_keys_per_member` allows gets a 409 with code `key_limit_reached`; an admin can make another key for the member.
+    /// This answer is the only one that holds the secret. Members make keys only for themselves and in their own groups. A member who has as many keys as the setting `max_keys_per_member` allows, or has deleted ten times as many within a day, gets a 409 with code `key_limit_reached`; an admin can make another key for the member.
     #[endpoint{method = POST,
     path = "/admin/v1/keys",
     operation_id = "create_key",

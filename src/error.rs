@@ -368,7 +368,11 @@ impl std::fmt::Display for Conflict {
             }
             Self::LastAdmin => write!(f, "No other admin could sign in: make another one first."),
             Self::KeyLimit(limit) => {
-                write!(f, "A member can have {limit} keys: delete one, or ask an admin for another.")
+                let a_day = limit.saturating_mul(10);
+                write!(
+                    f,
+                    "A member can have {limit} keys and delete {a_day} a day: delete one, or ask an admin for another."
+                )
             }
         }
     }

@@ -143,7 +143,7 @@ fails("refused", "status=400 body=policy", litellm.BadGatewayError, 502, "Upstre
 fails("no-image", "data=empty", litellm.BadGatewayError, 502, "Upstream request failed")
 fails("html", "body=html", litellm.BadGatewayError, 502, "Upstream request failed")
 fails("cut-before-the-image", "cut=30", litellm.BadGatewayError, 502, "Upstream request failed")
-fails("key-of-the-account", "status=401", litellm.ServiceUnavailableError, 503, "No upstream account is available", behind="RESTING2")
+fails("key-of-the-account", "status=401", litellm.BadGatewayError, 502, "Upstream request failed", behind="RESTING2")
 
 
 @check("an answer that breaks off after the image began is an error")

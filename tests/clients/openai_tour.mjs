@@ -275,8 +275,8 @@ await fails("front-proxy", "status=524 body=html", InternalServerError, 502, "up
 await fails("cut-before-the-image", "cut=30", InternalServerError, 502, "upstream_error");
 await fails("usage-limit", "status=429 body=usage-limit resets-in=3600 retry-after=3600", RateLimitError, 429, "usage_limit_reached", null, 1, "RESTING1");
 await fails("parameter", "status=400 body=parameter", BadRequestError, 400, "invalid_request_error", "quality");
-// The SDK tries again, as it may; by then the only account rests, and nobody is asked any more.
-await fails("key-of-the-account", "status=401", InternalServerError, 503, "no_available_accounts", null, 2, "RESTING2");
+// Another try cannot help before the operator has acted, and the SDK is told so.
+await fails("key-of-the-account", "status=401", InternalServerError, 502, "upstream_error", null, 1, "RESTING2");
 // Nothing was made, so trying again is right, and the SDK does: three requests in all.
 await fails("plain-failure", "status=500", InternalServerError, 502, "upstream_error", null, 3);
 

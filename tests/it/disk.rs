@@ -164,8 +164,10 @@ fn an_answer_for_which_the_disk_has_no_room_is_given_and_not_kept() {
     gateway.disk.fill_but(FLOOR as u64 + 2);
     let call = || gateway.generate(Call::generation().key(&key).header("idempotency-key", "order-1"));
     call().good();
-    let log = gateway.server.stderr();
-    assert!(log.contains("an answer is not kept") && log.contains("the rest of the disk"), "{log}");
+    eventually("the log says so", || {
+        let log = gateway.server.stderr();
+        (log.contains("an answer is not kept") && log.contains("the rest of the disk")).then_some(())
+    });
     assert_eq!(call().error(502)["reason"], "outcome_unknown");
     assert_eq!(gateway.upstream.attempts(), 1, "it is not paid for again");
 }

@@ -265,7 +265,8 @@ fn check_first_key_ends(env: &[(&str, &str)], config: &str, bring_account: impl 
     assert_eq!(status(), 200);
     bring_account(&server, home.path());
     eventually("the key is refused", || (status() == 401).then_some(()));
-    assert!(server.stderr().contains("the key that the first start printed is disabled"), "{}", server.stderr());
+    let line = "the key that the first start printed is disabled";
+    eventually("the log has a line of it", || server.stderr().contains(line).then_some(()));
     let list = program().args(["key", "list", "--json", "--data-dir", "data"]).run().json();
     assert_eq!((&list[0]["state"], &list[0]["locked"]), (&json!("disabled"), &json!("admin")), "{list}");
 }

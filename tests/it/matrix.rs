@@ -247,7 +247,9 @@ fn changed(row: &Row, operation: Operation, attempt: &Attempt) -> Option<String>
     for field in
         ["model", "prompt", "n", "size", "quality", "output_format", "output_compression", "moderation", "user"]
     {
-        let (wrote, got) = (&written[field], &sent[field]);
+        let newer = &written["safety_identifier"];
+        let wrote = if field == "user" && !newer.is_null() { newer } else { &written[field] };
+        let got = &sent[field];
         // A default may be left out on the way, and an absent value may be filled in.
         let left_out = got.is_null() && !["model", "prompt"].contains(&field) && is_default(field, wrote);
         if !wrote.is_null() && !left_out && !same(wrote, got) {

@@ -117,5 +117,7 @@ fn readiness_says_that_the_disk_has_no_room_for_records() {
     disk.clear();
     eventually("it is ready by itself", || (ready().0 == 200).then_some(()));
     generation().good();
-    assert_eq!(server.stderr().matches("records are written again").count(), 1, "{}", server.stderr());
+    let again = || server.stderr().matches("records are written again").count();
+    eventually("the log says that records are written again", || (again() > 0).then_some(()));
+    assert_eq!(again(), 1, "{}", server.stderr());
 }

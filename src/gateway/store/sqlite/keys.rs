@@ -3,6 +3,8 @@
 mod change;
 mod page;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -21,6 +23,9 @@ use crate::gateway::store::{
 pub(super) use change::{hand_over, lock_those_of};
 
 const KIND: &str = "key";
+/// Keys deleted within this time count against the limit of their user, one in [`DELETED_SHARE`] (ours).
+const DELETED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
+const DELETED_SHARE: i64 = 10;
 
 macro_rules! select_keys {
     ($rest:literal) => {
@@ -87,7 +92,7 @@ async fn insert(pool: &SqlitePool, act: &Act, key: &KeyRow, at_most: Option<u32>
     let entry = Entry::new("key.create", KIND, key.id.as_str(), &key.name).with(details);
     transact!(pool, |transaction| {
         if let Some(at_most) = at_most
-            && count_of(&mut transaction, &key.user).await? >= i64::from(at_most)
+            && count_of(&mut transaction, &key.user, key.created_at).await? >= i64::from(at_most)
         {
             return Ok(false);
         }
@@ -111,10 +116,15 @@ async fn insert(pool: &SqlitePool, act: &Act, key: &KeyRow, at_most: Option<u32>
     })
 }
 
-/// The number of keys of a user that are not deleted.
-async fn count_of(connection: &mut SqliteConnection, user: &UserId) -> sqlx::Result<i64> {
-    let count = sqlx::query_scalar("SELECT count(*) FROM keys WHERE user_id = $1 AND deleted_at IS NULL");
-    count.bind(user.as_str()).fetch_one(connection).await
+/// The number of keys of a user that count against the limit: those that exist, or a tenth of those deleted within a day.
+/// Rows of deleted keys stay, because records name them; a member must not grow the table by making and deleting keys.
+async fn count_of(connection: &mut SqliteConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
+    let count = sqlx::query_scalar(
+        "SELECT max(count(*) FILTER (WHERE deleted_at IS NULL), \
+         count(*) FILTER (WHERE deleted_at > $2) / $3) FROM keys WHERE user_id = $1",
+    );
+    let count = count.bind(user.as_str()).bind((now - DELETED_WITHIN).to_string()).bind(DELETED_SHARE);
+    count.fetch_one(connection).await
 }
 
 async fn find(connection: &mut SqliteConnection, handle: &str, owner: Option<&UserId>) -> sqlx::Result<Option<KeyRow>> {

@@ -302,3 +302,26 @@ async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
         assert!(store.insert_key(&act, &more(10), None).await.unwrap());
     }
 }
+
+#[tokio::test]
+async fn making_and_deleting_keys_ends_for_a_day_at_ten_times_the_limit() {
+    for Fixture { store, .. } in stores().await {
+        let (act, first) = (Act::command(), key(&*store, "one").await);
+        let another = |number: u32, created_at: Timestamp| KeyRow {
+            id: KeyId::random().unwrap(),
+            public_id: format!("public-{number}").as_str().into(),
+            created_at,
+            ..first.clone()
+        };
+        store.change_key(&act, first.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        for number in 1..10 {
+            let row = another(number, Timestamp::now());
+            assert!(store.insert_key(&act, &row, Some(1)).await.unwrap(), "{number}");
+            store.change_key(&act, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        }
+        let now = Timestamp::now();
+        assert!(!store.insert_key(&act, &another(10, now), Some(1)).await.unwrap(), "ten were deleted today");
+        let tomorrow = now + std::time::Duration::from_secs(86_460);
+        assert!(store.insert_key(&act, &another(11, tomorrow), Some(1)).await.unwrap());
+    }
+}
