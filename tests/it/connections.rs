@@ -143,16 +143,16 @@ fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
     let upstream = FakeUpstream::start();
     let top = "[connections]\nmax = 6\nmax_per_address = 3";
     let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
-    let spared = connect(&gateway, host(3), b"").expect("a connection");
+    let spared = connect(&gateway, host(3), b"G").expect("a connection");
     let mut hostile = Vec::new();
     for _ in 0..9 {
-        hostile.push(connect(&gateway, host(2), b"").expect("a connection"));
+        hostile.push(connect(&gateway, host(2), b"G").expect("a connection"));
     }
     let counts = eventually("those that are too many are closed", || {
         let counts = gateway.counts();
         (count(&counts, "imagate_connections_closed_total{reason=\"evicted\"}") >= 6).then_some(counts)
     });
-    assert_eq!(count(&counts, "imagate_connections{state=\"new\"}"), 4, "{counts}");
+    assert_eq!(count(&counts, "imagate_connections{state=\"reading_head\"}"), 4, "{counts}");
     assert_eq!(count(&counts, "imagate_connections{state=\"busy\"}"), 0, "{counts}");
     let lines = || gateway.said().matches("connections are short").count();
     eventually("it is logged", || (lines() > 0).then_some(()));
@@ -161,8 +161,22 @@ fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
         assert_eq!(rest(stream), "");
     }
     let mut spared = spared;
-    spared.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("a request");
+    spared.write_all(b"ET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("a request");
     assert!(rest(spared).ends_with("ok\n"));
+}
+
+#[test]
+fn a_request_that_follows_its_connection_a_little_later_is_served_although_many_connect_meanwhile() {
+    let upstream = FakeUpstream::start();
+    let top = "[connections]\nmax = 12\nmax_per_address = 6";
+    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    for _ in 0..10 {
+        let mut late = connect(&gateway, host(2), b"").expect("a connection");
+        let hostile: Vec<_> = (0..40).map(|_| connect(&gateway, host(2), b"GET /hea").expect("a connection")).collect();
+        late.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("a request");
+        assert!(rest(late).ends_with("ok\n"));
+        drop(hostile);
+    }
 }
 
 #[test]

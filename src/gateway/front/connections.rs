@@ -289,6 +289,11 @@ impl Connections {
         tracing::warn!(evicted, refused, failed, max, max_per_address, error, "connections are short");
     }
 
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lock().connections.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

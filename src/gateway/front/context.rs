@@ -4,7 +4,7 @@
 //! it with a struct expression. It is therefore written field by field. The exact version of dropshot is pinned in
 //! `Cargo.toml`; a version with another field changes the size and does not compile here.
 //!
-//! This is the only `unsafe` code of the crate.
+//! The only other `unsafe` code of the crate is one option of a socket, in `front/listener.rs`.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener};
 #[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd as _;
+#[cfg(target_os = "linux")]
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,6 +19,11 @@ const BACKLOG: i32 = 4096;
 /// stalled, and an answer that was cut off would be sent for minutes.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 128 * 1024;
+/// The seconds for which the kernel holds back a connection that has sent nothing (ours). A connection is then accepted
+/// together with its request, so it cannot be closed for a newer one before its request arrives; and a connection that
+/// never sends anything uses no descriptor for this time. The unit of the option is a second.
+#[cfg(target_os = "linux")]
+const DEFER_SECONDS: libc::c_int = 1;
 /// The most descriptors that are asked for (ours).
 const DESCRIPTORS_MAX: u64 = 65_536;
 /// Asked for if the system refuses the number above without reporting a lower limit, as macOS does (its `OPEN_MAX`).
@@ -33,10 +40,29 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListen
     socket.set_tcp_user_timeout(Some(Duration::from_secs(CLIENT_WRITE_STALL_SECONDS)))?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
+    #[cfg(target_os = "linux")]
+    if let Err(error) = defer_accept(&socket) {
+        tracing::debug!(%error, "connections are accepted before they send anything");
+    }
     // With a short backlog clients wait for seconds when many connect at once.
     socket.listen(BACKLOG)?;
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
+}
+
+/// Sets `TCP_DEFER_ACCEPT`, for which no crate has a safe function.
+#[cfg(target_os = "linux")]
+fn defer_accept(socket: &SockRef<'_>) -> std::io::Result<()> {
+    let seconds = DEFER_SECONDS;
+    let size = libc::socklen_t::try_from(size_of_val(&seconds)).map_err(std::io::Error::other)?;
+    // SAFETY: the descriptor is open while `socket` borrows it, and the pointer is valid for `size` bytes, which the call
+    // only reads.
+    #[expect(unsafe_code, reason = "no crate has a safe function for this option")]
+    let result = unsafe {
+        let value = (&raw const seconds).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value, size)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Raises the number of descriptors that the process may have as far as possible, and returns it.
@@ -55,17 +81,36 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    #[cfg(target_os = "linux")]
+    use tokio::time::timeout;
+
     use super::*;
 
     #[tokio::test]
     async fn accepted_sockets_inherit_what_is_set() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"G").unwrap();
         let (server, _) = listener.accept().await.unwrap();
         assert!(server.nodelay().unwrap());
         #[cfg(target_os = "linux")]
         assert_eq!(SockRef::from(&server).tcp_notsent_lowat().unwrap(), UNSENT_MAX);
         drop(client);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_connection_is_accepted_when_it_sends_something_or_after_a_second() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let connect = || std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (silent, mut used) = (connect(), connect());
+        used.write_all(b"G").unwrap();
+        let (_, first) = listener.accept().await.unwrap();
+        assert_eq!(first, used.local_addr().unwrap(), "the one that sent something, although it is the newer one");
+        let (_, second) = timeout(Duration::from_secs(30), listener.accept()).await.unwrap().unwrap();
+        assert_eq!(second, silent.local_addr().unwrap());
     }
 
     #[test]

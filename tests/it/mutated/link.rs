@@ -57,7 +57,9 @@ impl Link {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {BOUND:?}"),
             _ => format!("an answer that cannot be read: {error}"),
         })?;
-        let Some(answer) = answer else { return Ok(Outcome::Closed) };
+        let Some(answer) = answer else {
+            return if request.both_lengths { Err("two lengths: no answer".to_owned()) } else { Ok(Outcome::Closed) };
+        };
         let outcome = answer.judge(request)?;
         let closes = answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         if !request.last && !closes && !matches!(outcome, Outcome::Unread) {
@@ -79,7 +81,9 @@ impl Link {
 fn exchange(reader: &mut BufReader<TcpStream>, request: &Request) -> std::io::Result<Option<Answer>> {
     // The gateway may refuse a request early, so that the write fails although there is an answer.
     let written = reader.get_mut().write_all(&request.bytes);
-    if request.last && written.is_ok() {
+    // The gateway may wait for more of an incomplete request. A complete one keeps its connection open, because a caller
+    // who ends it has left.
+    if request.last && !request.both_lengths && written.is_ok() {
         drop(reader.get_mut().shutdown(Shutdown::Write));
     }
     loop {

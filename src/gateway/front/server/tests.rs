@@ -322,6 +322,7 @@ async fn a_stop_waits_for_what_is_served_and_for_nothing_else() {
     let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
     let address = server.address();
     let mut silent = connect(&server, "").await;
+    eventually("it is accepted", || server.connections.count() == 1).await;
     let mut idle = connect(&server, &get("/quick")).await;
     answer(&mut idle, "quick").await;
     let mut slow = connect(&server, &get("/slow")).await;
