@@ -47,7 +47,7 @@ pub trait GatewayApi {
     ///
     /// Nothing is paid for before every rule has been checked. A refused parameter or combination is a 400 that names it in `error.param`.
     ///
-    /// An image of normal size takes up to 2 minutes, one above `2560x1440` up to 5: set the time limit of your client to 120 and 300 seconds.
+    /// An image of normal size takes up to 2 minutes, one above `2560x1440` up to 5: set the time limit of your client to 120 and 300 seconds. A slower one is no error: a stream stays open, and a plain request that waits for longer than the operator allows (295 seconds by default) gets the 409 `image_in_progress`. Send it again, with the same key and the same content: it waits for the same image, which is paid for once.
     ///
     /// Two request headers are understood. `Idempotency-Key`, up to 255 visible characters: the same key with the same body answers for 24 hours with the result of the first request, also while that one still runs, and nothing is paid twice; with another body it is a 400. `x-imagate-fallback: ladder`: where an image of `3840x2160` in quality `high` fails without having been made, it is made in quality `medium`, and at last at `1536x1024`; `x-imagate-fallback` in the answer says so.
     #[endpoint{method = POST,

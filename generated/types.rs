@@ -128,6 +128,7 @@ impl ::std::default::Default for Background {
 /// | `upstream_error` | 502 | The upstream gave no image, the network failed, or the content was refused; `error.reason` says which. |
 /// | `no_available_accounts` | 503 | No upstream account that may serve the request is in service. |
 /// | `rate_limit_exceeded` | 429 | The gateway or every upstream account has too much to do right now. |
+/// | `image_in_progress` | 409 | The answer takes longer than the gateway lets a plain request wait. The work goes on. |
 /// | `request_too_large` | 413 | The body, or one image in it, is over its limit; `error.param` names the part. |
 /// | `unsupported_media_type` | 415 | The content type is not one that the operation reads, or the content encoding is unknown. |
 /// | `unknown_url` | 404 | There is nothing at this path. |
@@ -160,6 +161,8 @@ pub enum ErrorCode {
     NoAvailableAccounts,
     #[serde(rename = "rate_limit_exceeded")]
     RateLimitExceeded,
+    #[serde(rename = "image_in_progress")]
+    ImageInProgress,
     #[serde(rename = "request_too_large")]
     RequestTooLarge,
     #[serde(rename = "unsupported_media_type")]
@@ -184,6 +187,7 @@ impl ::std::fmt::Display for ErrorCode {
             Self::UpstreamError => f.write_str("upstream_error"),
             Self::NoAvailableAccounts => f.write_str("no_available_accounts"),
             Self::RateLimitExceeded => f.write_str("rate_limit_exceeded"),
+            Self::ImageInProgress => f.write_str("image_in_progress"),
             Self::RequestTooLarge => f.write_str("request_too_large"),
             Self::UnsupportedMediaType => f.write_str("unsupported_media_type"),
             Self::UnknownUrl => f.write_str("unknown_url"),
@@ -206,6 +210,7 @@ impl ::std::str::FromStr for ErrorCode {
             "upstream_error" => Ok(Self::UpstreamError),
             "no_available_accounts" => Ok(Self::NoAvailableAccounts),
             "rate_limit_exceeded" => Ok(Self::RateLimitExceeded),
+            "image_in_progress" => Ok(Self::ImageInProgress),
             "request_too_large" => Ok(Self::RequestTooLarge),
             "unsupported_media_type" => Ok(Self::UnsupportedMediaType),
             "unknown_url" => Ok(Self::UnknownUrl),

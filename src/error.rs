@@ -43,6 +43,8 @@ pub(crate) enum Error {
         /// Whole seconds to wait.
         retry_after: u32,
     },
+    /// The work goes on, and the same request sent again waits for the same result.
+    InProgress,
     /// The unfinished requests of one key leave no room for this one; the text names the exceeded budget.
     HoldsTooMuch(String),
     /// No account may serve this request.
@@ -157,6 +159,7 @@ impl Error {
             Self::Conflict(conflict) => conflict.code(),
             Self::UsageLimit(_) => Code::UsageLimitReached,
             Self::RateLimited { .. } | Self::HoldsTooMuch(_) => Code::RateLimitExceeded,
+            Self::InProgress => Code::ImageInProgress,
             Self::NoAccounts => Code::NoAvailableAccounts,
             Self::Upstream(_) => Code::UpstreamError,
             Self::Unavailable => Code::ServiceUnavailable,
@@ -179,7 +182,7 @@ impl Error {
     /// Whether the same request, sent again by itself, can succeed without paying for an image twice.
     pub(crate) fn should_retry(&self) -> bool {
         match self {
-            Self::RateLimited { .. } | Self::HoldsTooMuch(_) | Self::Unavailable => true,
+            Self::RateLimited { .. } | Self::InProgress | Self::HoldsTooMuch(_) | Self::Unavailable => true,
             Self::Upstream(fault) => *fault == Fault::Unreachable,
             Self::InvalidKey
             | Self::Denied
@@ -200,7 +203,7 @@ impl Error {
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
-            Self::HoldsTooMuch(_) => Some(1),
+            Self::InProgress | Self::HoldsTooMuch(_) => Some(1),
             Self::UsageLimit(reset) => reset.seconds,
             _ => None,
         };
@@ -230,13 +233,9 @@ impl Error {
         json!({ "error": detail })
     }
 
-    /// The data of an error event: nested for the official SDKs, flat for the others, in the order of the contract.
+    /// The data of the event for this error.
     pub(crate) fn event(&self) -> String {
-        let (kind, code) = (Value::from(self.code().kind()), Value::from(self.code().as_str()));
-        let (message, param) = (Value::from(self.to_string()), Value::from(self.param()));
-        format!(
-            r#"{{"type":"error","code":{code},"message":{message},"param":{param},"error":{{"message":{message},"type":{kind},"param":{param},"code":{code}}}}}"#
-        )
+        event_of(&self.body()["error"])
     }
 
     /// The finer word beside the code.
@@ -247,6 +246,15 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// The data of an error event, from the `error` member of an error body: nested for the official SDKs, flat for the
+/// others, in the order of the contract.
+pub(crate) fn event_of(detail: &Value) -> String {
+    let [kind, code, message, param] = ["type", "code", "message", "param"].map(|name| &detail[name]);
+    format!(
+        r#"{{"type":"error","code":{code},"message":{message},"param":{param},"error":{{"message":{message},"type":{kind},"param":{param},"code":{code}}}}}"#
+    )
 }
 
 impl std::fmt::Display for Error {
@@ -264,6 +272,7 @@ impl std::fmt::Display for Error {
             | Self::Denied
             | Self::UsageLimit(_)
             | Self::RateLimited { .. }
+            | Self::InProgress
             | Self::NoAccounts
             | Self::Upstream(_)
             | Self::Unavailable

@@ -32,7 +32,7 @@ pub(crate) use serve::{ServeError, Signals, serve};
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +76,7 @@ pub(crate) struct Gateway {
     catalog: Arc<Catalog>,
     text_models: Option<Vec<String>>,
     deadlines: Deadlines,
+    answer_deadline: Duration,
     groups: HashMap<String, Group>,
     /// Cancelled when the gateway is asked to stop, so that load balancers send no more requests.
     leaving: CancellationToken,
@@ -187,6 +188,7 @@ impl Gateway {
             catalog: Arc::new(catalog),
             text_models: config.text_models.clone(),
             deadlines: config.deadlines,
+            answer_deadline: config.answer_deadline,
             groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
             leaving: CancellationToken::new(),
             cutoff: CancellationToken::new(),
@@ -224,6 +226,7 @@ impl Gateway {
             text_models: config.text_models.clone(),
             retention: Arc::clone(&self.retention),
             deadlines: config.deadlines,
+            answer_deadline: config.answer_deadline,
             groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
             leaving: self.leaving.clone(),
             cutoff: self.cutoff.clone(),
@@ -371,7 +374,12 @@ impl Gateway {
         self.groups.get(group).and_then(|group| group.tools.as_deref())
     }
 
-    /// How long one call for a group may take.
+    /// The time after which a plain request is answered although the work on it goes on.
+    pub(crate) const fn answer_deadline(&self) -> Duration {
+        self.answer_deadline
+    }
+
+    /// The limits on the time that the work on one request of a group takes.
     pub(crate) fn deadlines(&self, group: &str) -> Deadlines {
         self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
     }

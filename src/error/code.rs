@@ -44,6 +44,8 @@ codes! {
     NoAvailableAccounts = "no_available_accounts", 503, "server_error";
     /// Too many requests right now.
     RateLimitExceeded = "rate_limit_exceeded", 429, "rate_limit_error";
+    /// The work on a plain request goes on, but its caller is answered now.
+    ImageInProgress = "image_in_progress", 409, "server_error";
     /// The body, or one file in it, is too large.
     RequestTooLarge = "request_too_large", 413, "invalid_request_error";
     /// A content type or content encoding that is not read here.

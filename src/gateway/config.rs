@@ -93,8 +93,10 @@ pub(crate) struct Config {
     pub(crate) image_models: Vec<ImageModel>,
     /// The most connections that are held at once.
     pub(crate) connections: ConnectionLimits,
-    /// How long one call to an upstream may take.
+    /// The limits on the time that the work on one request takes.
     pub(crate) deadlines: Deadlines,
+    /// The time after which a plain request is answered although the work on it goes on.
+    pub(crate) answer_deadline: Duration,
     /// At least one.
     pub(crate) accounts: Vec<Account>,
     /// At least [`DEFAULT_GROUP`].
@@ -114,15 +116,16 @@ pub(crate) struct Config {
     file: Option<PathBuf>,
 }
 
-/// How long one call to an upstream may take.
+/// The longest `image` deadline that can be set (ours): an answer is looked for in the records of this time.
+pub(crate) const LONGEST_IMAGE_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// The limits on the time that the work on one request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadlines {
-    /// Until the connection stands.
+    /// Until a connection to an upstream stands.
     pub(crate) connect: Duration,
-    /// For a standard image.
-    pub(crate) standard: Duration,
-    /// For a large image; never below `standard`.
-    pub(crate) large: Duration,
+    /// Until an answer of images, or a plain response, is complete. One call to an upstream may take all of it.
+    pub(crate) image: Duration,
 }
 
 /// The most connections of callers that are held at once. Without a number it follows from the limit of open files.

@@ -8,6 +8,7 @@ mod ask;
 mod attempt;
 mod call;
 mod deliver;
+mod early;
 mod edit;
 mod generate;
 mod ladder;

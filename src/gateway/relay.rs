@@ -26,6 +26,7 @@ mod sse;
 mod tap;
 
 pub(crate) use body::{Closing, Ending, RelayBody};
+pub(crate) use events::HEARTBEAT;
 pub(crate) use fill::{Asked, Usage, sum};
 pub(crate) use gathered::{Kept, Unkept, gather, keep};
 pub(crate) use pass::Told;

@@ -37,6 +37,9 @@
 //! | an answer that broke off or was let go; its process died before the answer was whole | "outcome unknown" |
 //! | its caller, or a retry, has all of the answer; an end that cost nothing | a run of its own |
 //!
+//! A plain request whose answer takes longer than the answer deadline is told to come back, and its job goes on. The next
+//! request that is the same, even if it is not marked as a retry, gets that answer ([`Replay::in_progress`]).
+//!
 //! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two of them get the same job.
 //! The answer of an orphan lies in the store like an answer with an idempotency key, so it survives a restart. A job
 //! that was running when a process died is found by the fingerprint in its record, and an answer that was being
@@ -70,7 +73,7 @@
 //! if retry >= 1 && let Some(follower) = replay.earlier(&caller, &task, fingerprint).await? { return /* as above */ }
 //! let (waiting, promise) = replay.expect(&caller, task, expected);
 //! spawn(async move { promise.done(make(task).await).await });
-//! waiting.answer().await // dropped before it is ready: an orphan
+//! waiting.answer(until).await // dropped before it is ready: an orphan
 //! ```
 
 mod adopt;
@@ -111,7 +114,6 @@ use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
-use crate::tables;
 use durable::EarlierTry;
 use fingerprint::Digest;
 use keyed::Keyed;
@@ -125,7 +127,7 @@ const FOLDER: &str = "replays";
 /// One part in so many of the room is for orphans.
 const ORPHAN_SHARE: u64 = 4;
 /// The longest time that a plain job can take.
-const LONGEST_JOB: Duration = Duration::from_secs(tables::REQUEST_TOTAL_SECONDS);
+const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
 /// The time for which a retry waits for a record in state `running` whose job this process does not know, and the pause
 /// between two looks at it.
 const RUNNING_PATIENCE: Duration = Duration::from_secs(1);
@@ -275,6 +277,11 @@ impl Replay {
                 EarlierTry::Running | EarlierTry::Unknown => return Ok(Some(Orphans::unknown())),
             }
         }
+    }
+
+    /// The answer of a job of this process whose caller was told to come back, for the next request that is the same.
+    pub(crate) async fn in_progress(&self, caller: &Caller, task: &SharedTask) -> Option<Follower> {
+        adopt::in_progress(self.orphans.as_ref()?, caller, task).await
     }
 
     /// The same for jobs of this process only.

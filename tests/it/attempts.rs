@@ -224,7 +224,7 @@ fn tokens_of_an_answer_without_an_image_are_recorded() {
 fn a_silent_upstream_is_given_up_at_the_deadline_and_not_tried_elsewhere() {
     for script in ["stall=head", "stall=body", "stall=middle", "status=500 stall=body"] {
         let upstream = FakeUpstream::start();
-        let deadlines = "[deadlines]\nconnect = \"1s\"\nstandard = \"1500ms\"\nlarge = \"1500ms\"\n";
+        let deadlines = "[deadlines]\nconnect = \"1s\"\nimage = \"1500ms\"\n";
         let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
         let gateway = Gateway::with(deadlines, &accounts);
         let answer = gateway.scripted(script);

@@ -73,7 +73,7 @@ impl Aviary {
         if has(Piece::MasterKey) {
             top.push_str("master_key = { env = \"IT_MASTER\" }\n");
         }
-        top.push_str("[deadlines]\nconnect = \"1s\"\nstandard = \"2s\"\nlarge = \"2s\"\n");
+        top.push_str("[deadlines]\nconnect = \"1s\"\nimage = \"2s\"\n");
         if has(Piece::Moderation) {
             top.push_str(&filter(&moderator));
         }

@@ -52,6 +52,7 @@ mod reload;
 mod responses;
 mod sdk;
 mod skills;
+mod slow;
 mod slow_readers;
 mod stopping;
 mod streaming;

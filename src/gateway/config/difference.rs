@@ -78,6 +78,7 @@ impl Config {
             in_force,
             trusted_proxies,
             drain_timeout,
+            answer_deadline,
             shutdown_delay,
             text_models,
             deadlines,

@@ -54,8 +54,12 @@ pub(crate) struct RawConfig {
     pub(super) max_keys_per_member: Option<u32>,
     /// The time that running requests have to finish after the gateway was asked to stop; those that still wait then
     /// are answered with an error. A second signal ends the wait at once. Default: 30 seconds longer than the longest
-    /// deadline, `5m 30s`.
+    /// deadline, `10m 30s`.
     pub(super) drain_timeout: Option<Period>,
+    /// The time that a plain request waits for its answer: less than the time after which its client, or a proxy in
+    /// between, gives up. Then it is answered with the 409 `image_in_progress`, and the same request sent again waits for
+    /// the same image. Default: `295s`.
+    pub(super) answer_deadline: Option<Period>,
     /// The format of a line of the log: `text` for people, `json` for programs. Default: `text`.
     pub(super) log_format: Option<LogFormat>,
     /// The time for which new requests are still taken after the gateway was asked to stop, while `/readyz` answers 503
@@ -95,16 +99,15 @@ pub(super) struct RawConnections {
     pub(super) max_per_address: Option<u32>,
 }
 
-/// How long one call to an upstream may take.
+/// The limits on the time that the work on one request takes.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDeadlines {
     /// Until the connection stands, and again until TLS does. Default: `5s`.
     pub(super) connect: Option<Period>,
-    /// For an image of up to 2560x1440 pixels. Default: `120s`.
-    pub(super) standard: Option<Period>,
-    /// For a larger image. Default: `300s`, and never below `standard`.
-    pub(super) large: Option<Period>,
+    /// Until an answer of images, or a plain response, is complete: at most `1h`. One call to an upstream may take all of
+    /// it. Default: `600s`.
+    pub(super) image: Option<Period>,
 }
 
 /// What is kept of answers, so that a caller who asks again does not pay again.
@@ -247,10 +250,8 @@ pub(super) struct RawGroup {
     pub(super) name: Option<String>,
     /// What happens when the upstream made another size or format than was asked for. Default: `report`.
     pub(super) delivery: Option<Delivery>,
-    /// How long one call for this group may take, for an image of up to 2560x1440 pixels. Default: as in `deadlines`.
-    pub(super) standard_deadline: Option<Period>,
-    /// The same for a larger image. Default: as in `deadlines`.
-    pub(super) large_deadline: Option<Period>,
+    /// The time until an answer for this group is complete, at most `1h`. Default: `image` of `deadlines`.
+    pub(super) image_deadline: Option<Period>,
     /// Whether a 3840x2160 image of high quality that fails may be made smaller instead; the answer says what was made.
     /// Default: `off`.
     pub(super) fallback: Option<Fallback>,

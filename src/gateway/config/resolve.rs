@@ -20,10 +20,10 @@ use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, RawUploads, SecretS
 use super::surroundings::{Surroundings, data_dir};
 use super::written::Written;
 use super::{
-    Account, CONFIG_VARIABLE, Config, ConnectionLimits, Deadlines, Group, Listen, Overrides, Proxies, PublicUrl,
-    Replay, Retention, Source, Uploads, duration, proxies,
+    Account, CONFIG_VARIABLE, Config, ConnectionLimits, Deadlines, Group, LONGEST_IMAGE_DEADLINE, Listen, Overrides,
+    Proxies, PublicUrl, Replay, Retention, Source, Uploads, duration, proxies,
 };
-use crate::tables::{UPSTREAM_CONNECT_SECONDS, UPSTREAM_FIRST_BYTE_LARGE_SECONDS, UPSTREAM_FIRST_BYTE_SECONDS};
+use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
 /// Longer than the longest call to an upstream, with time to send the answer and to record it.
@@ -31,8 +31,8 @@ const DRAIN_MARGIN: Duration = Duration::from_secs(30);
 /// An upstream that takes longer to greet is down.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
 /// The specification gives a normal image 120 s and one in 4K 300 s.
-const DEFAULT_STANDARD: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_SECONDS);
-const DEFAULT_LARGE: Duration = Duration::from_secs(UPSTREAM_FIRST_BYTE_LARGE_SECONDS);
+const DEFAULT_IMAGE: Duration = Duration::from_secs(REQUEST_TOTAL_SECONDS);
+const DEFAULT_ANSWER: Duration = Duration::from_secs(ANSWER_DEADLINE_SECONDS);
 /// Clients come back within minutes; with an idempotency key they may come back the next day.
 const DEFAULT_REPLAY: Replay = Replay {
     orphans: true,
@@ -63,6 +63,7 @@ const ADMIN_TOKEN: Names = Names { variable: "IMAGATE_ADMIN_TOKEN", flag: "" };
 const MASTER_KEY: Names = Names { variable: "IMAGATE_MASTER_KEY", flag: "" };
 const LOG_FORMAT: Names = Names { variable: "IMAGATE_LOG_FORMAT", flag: "" };
 const DRAIN_TIMEOUT: Names = Names { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
+const ANSWER_DEADLINE: Names = Names { variable: "IMAGATE_ANSWER_DEADLINE", flag: "" };
 
 /// Enough for all programs of one person, and few enough to stop a loop that makes keys (ours).
 const MAX_KEYS_PER_MEMBER: u32 = 50;
@@ -105,6 +106,7 @@ impl Layers {
             metrics_listen: text(METRICS_LISTEN.variable),
             public_url: text(PUBLIC_URL.variable),
             drain_timeout: text(DRAIN_TIMEOUT.variable).map(Period),
+            answer_deadline: text(ANSWER_DEADLINE.variable).map(Period),
             data_dir: surroundings.variable(DATA_DIR.variable).map(PathBuf::from),
             // The address can carry a password, so it is read like every other secret.
             database_url: secret(DATABASE_URL),
@@ -163,6 +165,7 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
         skills_dir: desk.skills_dir(),
         log_format: desk.pick("log_format", LOG_FORMAT, |raw| raw.log_format.as_ref()).copied().unwrap_or_default(),
         drain_timeout: desk.drain_timeout(&groups, deadlines),
+        answer_deadline: desk.answer_deadline(),
         shutdown_delay: desk.shutdown_delay(),
         image_models: desk.image_models(text_models.as_deref()),
         text_models,
@@ -318,9 +321,14 @@ impl<'a> Desk<'a> {
     fn drain_timeout(&mut self, groups: &[Group], deadlines: Deadlines) -> Duration {
         let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
         self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| {
-            let longest = groups.iter().map(|group| group.deadlines.large).fold(deadlines.large, Duration::max);
+            let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
             (longest + DRAIN_MARGIN).min(duration::LONGEST)
         })
+    }
+
+    fn answer_deadline(&mut self) -> Duration {
+        let written = self.pick("answer_deadline", ANSWER_DEADLINE, |raw| raw.answer_deadline.as_ref());
+        self.period("answer_deadline", written, SHORTEST_DEADLINE).unwrap_or(DEFAULT_ANSWER)
     }
 
     fn shutdown_delay(&mut self) -> Duration {
@@ -342,14 +350,13 @@ impl<'a> Desk<'a> {
     fn deadlines(&mut self) -> Deadlines {
         let none = RawDeadlines::default();
         let raw = self.layers.written.raw.deadlines.as_ref().unwrap_or(&none);
-        let mut period = |setting, written| self.period(setting, written, SHORTEST_DEADLINE);
-        let connect = period("deadlines.connect", raw.connect.as_ref()).unwrap_or(DEFAULT_CONNECT);
-        let standard = period("deadlines.standard", raw.standard.as_ref()).unwrap_or(DEFAULT_STANDARD);
-        let large = period("deadlines.large", raw.large.as_ref());
-        if large.is_some_and(|large| large < standard) {
-            self.wrong("deadlines.large", "must not be below `standard`");
-        }
-        Deadlines { connect, standard, large: large.unwrap_or_else(|| DEFAULT_LARGE.max(standard)) }
+        let connect = self.period("deadlines.connect", raw.connect.as_ref(), SHORTEST_DEADLINE);
+        let image = self.image_deadline("deadlines.image", raw.image.as_ref());
+        Deadlines { connect: connect.unwrap_or(DEFAULT_CONNECT), image: image.unwrap_or(DEFAULT_IMAGE) }
+    }
+
+    fn image_deadline(&mut self, setting: &str, written: Option<&Period>) -> Option<Duration> {
+        self.period_within(setting, written, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
     }
 
     fn replay(&mut self) -> Replay {

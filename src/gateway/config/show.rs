@@ -55,6 +55,7 @@ impl Page<'_> {
         }
         self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
         self.line("", "drain_timeout", &period(config.drain_timeout));
+        self.line("", "answer_deadline", &period(config.answer_deadline));
         self.line("", "log_format", &quoted(config.log_format.as_str()));
         self.line("", "shutdown_delay", &period(config.shutdown_delay));
         if let Some(models) = &config.text_models {
@@ -75,8 +76,7 @@ impl Page<'_> {
         }
         self.header("[deadlines]");
         self.line("deadlines", "connect", &period(config.deadlines.connect));
-        self.line("deadlines", "standard", &period(config.deadlines.standard));
-        self.line("deadlines", "large", &period(config.deadlines.large));
+        self.line("deadlines", "image", &period(config.deadlines.image));
         self.header("[replay]");
         self.line("replay", "orphans", &config.replay.orphans.to_string());
         self.line("replay", "orphan_window", &period(config.replay.orphan_window));
@@ -171,8 +171,7 @@ impl Page<'_> {
         self.header("[[groups]]");
         self.line(path, "name", &quoted(&group.name));
         self.line(path, "delivery", &quoted(group.delivery.as_str()));
-        self.line(path, "standard_deadline", &period(group.deadlines.standard));
-        self.line(path, "large_deadline", &period(group.deadlines.large));
+        self.line(path, "image_deadline", &period(group.deadlines.image));
         self.line(path, "fallback", &quoted(group.fallback.as_str()));
         self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
         for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {

@@ -16,9 +16,10 @@ metrics_listen = "127.0.0.1:9464"
 data_dir = "./data"
 drain_timeout = "1m 30s"
 text_models = ["gpt-5.5", "gpt-5.5-mini"]
+answer_deadline = "95s"
 
 [deadlines]
-standard = "2m"
+image = "2m"
 
 [[accounts]]
 name = "primary"
@@ -66,9 +67,9 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.metrics_listen, None);
     assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
-    assert_eq!(config.drain_timeout, Duration::from_secs(330), "longer than any call");
+    assert_eq!(config.drain_timeout, Duration::from_secs(630), "longer than any call");
     assert_eq!((config.text_models, config.image_models), (None, Vec::new()));
-    assert_eq!(config.deadlines.large, Duration::from_secs(300));
+    assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(600), Duration::from_secs(295)));
     assert_eq!(
         config.groups,
         [Group {
@@ -93,7 +94,7 @@ fn a_whole_file_becomes_settings() {
     assert_eq!(config.listen, "0.0.0.0:9000".parse().unwrap());
     assert_eq!(config.data_dir, PathBuf::from("etc/./data"));
     assert_eq!(config.drain_timeout, Duration::from_secs(90));
-    assert_eq!(config.deadlines.standard, Duration::from_secs(120));
+    assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(120), Duration::from_secs(95)));
     let [primary, drawing] = &config.accounts[..] else { panic!("two accounts") };
     let Upstream::Api(endpoint) = &primary.upstream else { panic!("an endpoint") };
     assert_eq!(endpoint.base_url.to_string(), "https://api.openai.com/v1");
@@ -127,7 +128,8 @@ fn settings_are_shown_with_who_set_them() {
         "log_format = \"text\" # default",
         "data_dir = \"etc/./data\" # file",
         "connect = \"5s\" # default",
-        "standard = \"2m\" # file",
+        "image = \"2m\" # file",
+        "answer_deadline = \"1m 35s\" # file",
         "api_key = \"[redacted]\" # file",
         "headers = { \"api-key\" = \"[redacted]\", \"openai-project\" = \"proj_1\" } # file",
     ] {
@@ -223,7 +225,7 @@ fn each_mistake_has_its_own_message() {
     check("drain_timeout = \"30\"", &[&format!("1:17: `drain_timeout` {long}")]);
     check("drain_timeout = \"25h\"", &["1:17: `drain_timeout` must be from 0s to 1d"]);
     check("deadlines = { connect = \"1ms\" }", &["1:25: `connect` must be from 100ms to 1d"]);
-    check("deadlines = { large = \"1s\" }", &["1:23: `large` must not be below `standard`"]);
+    check("deadlines = { image = \"2h\" }", &["1:23: `image` must be from 100ms to 1h"]);
     check("deadlines = 3", &["1:13: `deadlines` is a whole number but must be a table"]);
     check("listen = \"h:1\"\nmetrics_listen = \"h:1\"", &["2:18: `metrics_listen` is the same as `listen`"]);
     check(
@@ -339,15 +341,12 @@ fn the_schema_in_the_repository_is_that_of_the_types() {
 
 #[test]
 fn a_group_can_have_deadlines_of_its_own() {
-    let text = "deadlines = { standard = \"10s\" }\n[[groups]]\nname = \"quick\"\nstandard_deadline = \"1s\"\n\
-                [[groups]]\nname = \"patient\"\nlarge_deadline = \"10m\"\n";
+    let text = "deadlines = { image = \"10s\" }\n[[groups]]\nname = \"quick\"\nimage_deadline = \"1s\"\n\
+                [[groups]]\nname = \"patient\"\nimage_deadline = \"10m\"\n";
     let config = load_from(machine(), text).unwrap();
-    let found: Vec<_> = config
-        .groups
-        .iter()
-        .map(|group| (group.name.as_str(), group.deadlines.standard.as_secs(), group.deadlines.large.as_secs()))
-        .collect();
-    assert_eq!(found, [("quick", 1, 300), ("patient", 10, 600), ("default", 10, 300)]);
+    let found: Vec<_> =
+        config.groups.iter().map(|group| (group.name.as_str(), group.deadlines.image.as_secs())).collect();
+    assert_eq!(found, [("quick", 1), ("patient", 600), ("default", 10)]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn group(name: &str, filter: Filter) -> Group {
     Group {
         name: name.to_owned(),
         delivery: Delivery::Report,
-        deadlines: Deadlines { connect: second, standard: second, large: second },
+        deadlines: Deadlines { connect: second, image: second },
         fallback: Fallback::Off,
         inject_image_tool: false,
         text_models: None,

@@ -3,28 +3,36 @@
 use std::future::pending;
 use std::sync::Arc;
 
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
-use super::counted;
 use super::made::Made;
 use super::work::Work;
+use super::{counted, early};
 use crate::error::{Error, Fault, Reason, Rejection};
 use crate::gateway::replay::{AnswerSource, Entrance, Follower, ReplayError};
 
-/// Answers a request. A plain job continues after its caller leaves, because it may have been paid for. A stream ends
-/// with its caller, unless an idempotency key lets the caller ask for it again.
+/// Answers a request. A plain job continues after its caller leaves, because it may have been paid for, and after its
+/// caller was told to come back. A stream ends with its caller, unless an idempotency key lets the caller ask for it
+/// again.
 ///
 /// # Errors
 ///
-/// Returns the error to which the money rules reduce the failed attempts.
+/// Returns the error to which the money rules reduce the failed attempts, and [`Error::InProgress`] for a plain request
+/// whose answer has not begun at the answer deadline.
 pub(super) async fn answer(work: Arc<Work>) -> Result<Made, Error> {
-    if work.ask.idempotency_key.is_some() {
-        named(work).await
-    } else if work.task.stream() {
-        work.begin_with_caller().await
-    } else {
-        adoptable(work).await
+    if work.task.stream() {
+        return early::begin(stream(work)).await;
     }
+    let until = Instant::now() + work.gateway.answer_deadline();
+    if work.ask.idempotency_key.is_none() {
+        return adoptable(work, until).await;
+    }
+    timeout_at(until, named(work)).await.unwrap_or(Err(Error::InProgress))
+}
+
+async fn stream(work: Arc<Work>) -> Result<Made, Error> {
+    if work.ask.idempotency_key.is_some() { named(work).await } else { work.begin_with_caller().await }
 }
 
 /// A request with an idempotency key: the first one makes the answer, and every other one gets the same.
@@ -46,15 +54,19 @@ async fn named(work: Arc<Work>) -> Result<Made, Error> {
     }
 }
 
-/// A plain request without a name. A retry of the client's own gets what the one before left behind; any other begins
-/// anew, on a task of its own, so that what is paid for is there for such a retry.
-async fn adoptable(work: Arc<Work>) -> Result<Made, Error> {
+/// A plain request without a name. A retry of the client's own gets what the one before left behind, and so does a
+/// request that comes back because it was told to; any other begins anew, on a task of its own, so that what is paid for
+/// is there for such a retry.
+async fn adoptable(work: Arc<Work>, until: Instant) -> Result<Made, Error> {
     let (replay, expected) = (work.gateway.replay(), work.expected().await);
-    if work.ask.may_be_retry() {
-        let earlier = replay.earlier(&work.caller, &work.task, expected.fingerprint).await.map_err(unavailable)?;
-        if let Some(follower) = earlier {
-            return follow(follower).await.map(Made::replayed);
-        }
+    let earlier = if work.ask.may_be_retry() {
+        replay.earlier(&work.caller, &work.task, expected.fingerprint).await.map_err(unavailable)?
+    } else {
+        replay.in_progress(&work.caller, &work.task).await
+    };
+    if let Some(follower) = earlier {
+        let answer = timeout_at(until, follow(follower)).await;
+        return answer.unwrap_or(Err(Error::InProgress)).map(Made::replayed);
     }
     let (waiting, promise) = replay.expect(&work.caller, work.task.clone(), expected);
     let job = async move {
@@ -62,7 +74,7 @@ async fn adoptable(work: Arc<Work>) -> Result<Made, Error> {
         promise.done(result).await;
     };
     drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-    match waiting.answer().await? {
+    match waiting.answer(until).await? {
         AnswerSource::Made(made) => Ok(made),
         AnswerSource::Follow(follower) => follow(follower).await,
     }

@@ -60,13 +60,11 @@ pub(super) enum Unmade {
     Abandoned,
 }
 
-/// The ends of all patience, whatever a single attempt may take.
+/// The limits on the time of one request.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
-    /// One call may take so long.
+    /// The longest silence of an upstream at work.
     pub(super) patience: Duration,
-    /// The answer must have begun: clients give up without headers.
-    pub(super) head: Instant,
     /// The answer must be complete.
     pub(super) end: Instant,
 }
@@ -272,18 +270,13 @@ impl<'a> Step<'a> {
 
 impl Terms {
     fn of(asker: Asker<'_>, task: Task<'_>, begun: Instant) -> Self {
-        let deadlines = asker.gateway.deadlines(asker.caller.group_name());
-        // A text model may think for as long as a large image takes, and talk for longer.
-        let (long, end) = match task {
-            Task::Images(job) => (job.is_large(), tables::REQUEST_TOTAL_SECONDS),
-            Task::Response(job) if job.stream() => (true, tables::RESPONSE_STREAM_SECONDS),
-            Task::Response(_) => (true, tables::REQUEST_TOTAL_SECONDS),
+        let patience = asker.gateway.deadlines(asker.caller.group_name()).image;
+        // A text model that says something all the time may talk for longer.
+        let total = match task {
+            Task::Response(job) if job.stream() => Duration::from_secs(tables::RESPONSE_STREAM_SECONDS).max(patience),
+            Task::Images(_) | Task::Response(_) => patience,
         };
-        Self {
-            patience: if long { deadlines.large } else { deadlines.standard },
-            head: begun + Duration::from_secs(tables::ANSWER_HEAD_SECONDS),
-            end: begun + Duration::from_secs(end),
-        }
+        Self { patience, end: begun + total }
     }
 }
 

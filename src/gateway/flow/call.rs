@@ -30,8 +30,7 @@ pub(super) struct ProvenCall {
     pub(super) request_id: Option<String>,
 }
 
-/// Makes the call. The answer to a `part` is sent only after it is complete, so all of it must arrive before the
-/// deadline for the head. A call that is still in flight when the gateway stops is given up; it may have been paid for.
+/// Makes the call. A call that is still in flight when the gateway stops is given up; it may have been paid for.
 pub(super) async fn make(
     gateway: &Gateway,
     lease: &Lease,
@@ -47,13 +46,11 @@ pub(super) async fn make(
 }
 
 async fn call(gateway: &Gateway, lease: &Lease, task: Task<'_>, part: bool, terms: &Terms) -> Result<ProvenCall, Lost> {
-    let patience = terms.patience;
-    let first_byte = terms.head.min(Instant::now() + patience);
-    let reply = gateway.upstream().send(lease, task, first_byte).await?;
+    let Terms { patience, end } = *terms;
+    let reply = gateway.upstream().send(lease, task, end.min(Instant::now() + patience)).await?;
     // Who waits less for a whole image waits no longer for the rest of one.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(patience);
-    let until = if part { terms.head } else { terms.end };
-    let limits = Limits { idle, event_idle: patience, until };
+    let limits = Limits { idle, event_idle: patience, until: end };
     let (simulated, request_id) = (reply.simulated, reply.request_id);
     let proven = match task {
         Task::Images(job) if reply.by_tool => prove_drawn(reply.body, asked(job, part), limits).await,

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::early::EarlyStream;
 use crate::gateway::relay::RelayBody;
 use crate::gateway::replay::{Follower, Head, Recordable};
 
@@ -29,6 +30,8 @@ pub(crate) enum MadeBody {
     Live(Box<RelayBody>),
     /// From an answer that is written down, or is being.
     Followed(Follower),
+    /// Heartbeats, and then from either of these.
+    Early(EarlyStream),
 }
 
 /// The answer broke off; why is logged where it is known.
@@ -47,6 +50,12 @@ impl Made {
     /// The answer to the first of several requests, for the first of them.
     pub(super) fn followed(head: Head, follower: Follower) -> Self {
         Self { head, body: MadeBody::Followed(follower) }
+    }
+
+    /// A stream that begins before its answer.
+    pub(super) fn early(stream: EarlyStream) -> Self {
+        let head = Head { status: 200, content_type: EVENTS.to_owned(), headers: BTreeMap::new() };
+        Self { head, body: MadeBody::Early(stream) }
     }
 
     /// Says that nothing was paid for it again.
@@ -79,6 +88,7 @@ impl Body for MadeBody {
         match &mut *self {
             Self::Live(body) => Pin::new(body).poll_frame(cx).map_err(|error| BrokeOff(error.into())),
             Self::Followed(body) => Pin::new(body).poll_frame(cx).map_err(|error| BrokeOff(error.into())),
+            Self::Early(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -86,6 +96,7 @@ impl Body for MadeBody {
         match self {
             Self::Live(body) => body.is_end_stream(),
             Self::Followed(body) => body.is_end_stream(),
+            Self::Early(body) => body.is_end_stream(),
         }
     }
 
@@ -93,6 +104,7 @@ impl Body for MadeBody {
         match self {
             Self::Live(body) => body.size_hint(),
             Self::Followed(body) => body.size_hint(),
+            Self::Early(body) => body.size_hint(),
         }
     }
 }

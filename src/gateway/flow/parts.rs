@@ -4,8 +4,8 @@
 //! one. Each image is kept on disk as soon as it comes, so a place is free again when its image is drawn. The answer begins
 //! when every call is decided: some images are an answer, which says how many there are; none is the worst of the
 //! failures. No call is made twice but by the money rules, whose budget all of them share; and none is begun where another
-//! one was refused, or where an image takes longer than there is time: it would be paid, and cut off where the answer must
-//! begin.
+//! one was refused, or where an image takes longer than there is time: it would be paid, and cut off at the
+//! end of that time.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::attempt::{BUDGET, Terms, costs};
 use crate::gateway::upstream::{Class, Failure};
 
-/// As long as no image is there, one is expected to take this share of the patience with a call (ours): a call that is
-/// cut off where the answer must begin is paid, and thrown away.
+/// As long as no image is there, one is expected to take this share of the time for a request (ours): a call that is cut
+/// off at the end of that time is paid, and thrown away.
 const EXPECTED_SHARE: u32 = 4;
 /// The next image may take longer than the longest so far, by this share of it (ours).
 const MARGIN_SHARE: u32 = 4;
@@ -19,7 +19,7 @@ const MARGIN_SHARE: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Siblings {
     /// Every image must be there by then.
-    head: Instant,
+    end: Instant,
     seen: Mutex<Seen>,
 }
 
@@ -40,7 +40,7 @@ struct Seen {
 
 impl Siblings {
     pub(super) const fn new(terms: &Terms) -> Self {
-        Self { head: terms.head, seen: Mutex::new(Seen::new(terms.patience)) }
+        Self { end: terms.end, seen: Mutex::new(Seen::new(terms.patience)) }
     }
 
     /// Whether another image is worth a call: nothing stands against it, the budget of all of them allows it, and there
@@ -52,7 +52,7 @@ impl Siblings {
 
     /// Whether an image that is begun now can be expected in time.
     pub(super) fn has_time(&self) -> bool {
-        self.head.saturating_duration_since(Instant::now()) >= self.seen().needed()
+        self.end.saturating_duration_since(Instant::now()) >= self.seen().needed()
     }
 
     /// Calls of all of them that gave no image and may have cost something.
@@ -104,21 +104,21 @@ mod tests {
     use super::*;
     use crate::gateway::upstream::Cause;
 
-    const HEAD: Duration = Duration::from_secs(295);
+    const TOTAL: Duration = Duration::from_secs(295);
 
     fn siblings(patience: u64) -> Siblings {
         let now = Instant::now();
-        Siblings::new(&Terms { patience: Duration::from_secs(patience), head: now + HEAD, end: now + HEAD })
+        Siblings::new(&Terms { patience: Duration::from_secs(patience), end: now + TOTAL })
     }
 
-    /// How many images are begun one behind the other, and how many of them are there when the answer begins.
+    /// How many images are begun one behind the other, and how many of them are there when the time is over.
     async fn one_by_one(patience: u64, seconds: u64, count: usize) -> (usize, usize) {
         let (siblings, took) = (siblings(patience), Duration::from_secs(seconds));
         let (mut begun, mut made) = (0, 0);
         while begun < count && siblings.go_on() {
             begun += 1;
             tokio::time::advance(took).await;
-            if siblings.head >= Instant::now() {
+            if siblings.end >= Instant::now() {
                 siblings.made(took);
                 made += 1;
             }
@@ -138,7 +138,7 @@ mod tests {
     async fn before_an_image_is_there_a_share_of_the_patience_is_expected() {
         for (patience, late) in [(120, 30), (300, 75)] {
             let siblings = siblings(patience);
-            tokio::time::advance(HEAD - Duration::from_secs(late)).await;
+            tokio::time::advance(TOTAL - Duration::from_secs(late)).await;
             assert!(siblings.has_time());
             tokio::time::advance(Duration::from_millis(1)).await;
             assert!(!siblings.has_time(), "{patience}");
@@ -150,7 +150,7 @@ mod tests {
         let (timeout, siblings) = (Failure::new(Class::X, Cause::Timeout), siblings(120));
         siblings.made(Duration::from_secs(10));
         siblings.lost(&timeout, Duration::from_secs(120));
-        tokio::time::advance(HEAD - Duration::from_secs(100)).await;
+        tokio::time::advance(TOTAL - Duration::from_secs(100)).await;
         assert!(!siblings.go_on());
     }
 

@@ -67,15 +67,12 @@ impl RelayBody {
     /// A body that tells `on_end` how it ended, and lets it finish before the caller sees the end. `error` is the data of
     /// the event that a caller of events gets when the answer breaks off.
     pub(crate) fn new(proven: Proven, error: String, on_end: OnEnd) -> Self {
-        let course = proven.course;
-        // An answer that begins without an image begins with a heartbeat.
-        let first = if course.proven() { BEAT } else { Duration::ZERO };
         Self {
-            state: State::Relaying(course),
+            state: State::Relaying(proven.course),
             queue: VecDeque::new(),
             on_end: Some(on_end),
             error,
-            heartbeat: Box::pin(tokio::time::sleep(first)),
+            heartbeat: Box::pin(tokio::time::sleep(BEAT)),
             cutoff: None,
             pace: CallerPace::default(),
         }

@@ -15,7 +15,7 @@ use super::rewrite::{Summary, write_members};
 use crate::image::Facts;
 
 /// A comment that keeps connections and proxies awake; no client takes it for an event.
-pub(super) const HEARTBEAT: &[u8] = b": keep-alive\n\n";
+pub(crate) const HEARTBEAT: &[u8] = b": keep-alive\n\n";
 
 /// Turns what the lexer finds into events.
 #[derive(Debug)]

@@ -1,16 +1,12 @@
 //! The wait for proof: a 200 goes out only when the first bytes of an image have been seen.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, timeout_at};
-
 use super::course::Course;
 use super::fill::Asked;
 use super::pass::{Pass, Told};
 use super::tap::{Broken, Limits, Tap, Without};
 use crate::gateway::upstream::ReplyBody;
 use crate::image::Facts;
-use crate::tables::{HEARTBEAT_SECONDS, HOLD_BEFORE_PROOF_BYTES};
+use crate::tables::HOLD_BEFORE_PROOF_BYTES;
 
 /// So much of an image is held at most to find out what it is: held pieces count against the budget of all answers.
 const HOLD_TO_TELL: usize = 32 * 1024;
@@ -28,10 +24,7 @@ pub(crate) enum NoProof {
     Timeout,
 }
 
-/// An answer with an image in it: the ticket to a [`super::RelayBody`].
-///
-/// A caller who wants events gets it without an image as well once the first heartbeat is due: the upstream has accepted
-/// the request, and a connection that says nothing for long is cut by whatever stands in between.
+/// An answer with an image in it, which a [`super::RelayBody`] can deliver.
 #[derive(Debug)]
 pub(crate) struct Proven {
     pub(super) course: Course,
@@ -62,15 +55,7 @@ pub(crate) async fn prove_response(body: ReplyBody, told: Told, limits: Limits) 
 }
 
 async fn begin(mut course: Course) -> Result<Proven, NoProof> {
-    if course.streams() {
-        let heartbeat = Instant::now() + Duration::from_secs(HEARTBEAT_SECONDS);
-        // Reading is safe to leave at any point: what was read is in the course.
-        if let Ok(proof) = timeout_at(heartbeat, seek(&mut course)).await {
-            proof?;
-        }
-    } else {
-        seek(&mut course).await?;
-    }
+    seek(&mut course).await?;
     Ok(Proven { course })
 }
 

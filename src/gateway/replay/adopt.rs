@@ -21,9 +21,10 @@ pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &Shared
     let mut changes = orphans.changes();
     let until = Instant::now() + GRACE;
     let (mut wanted, mut hold) = (None, None);
+    orphans.sweep();
     loop {
         changes.borrow_and_update();
-        let mut same = same(orphans, caller, task, &mut wanted).await;
+        let mut same = same(orphans.candidates(caller, task), task, &mut wanted).await;
         // The job with the fewest retries comes first, then the oldest, so that concurrent retries are spread over the
         // jobs.
         same.sort_by_key(|candidate| (candidate.retries, candidate.place.1));
@@ -48,10 +49,19 @@ pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &Shared
     }
 }
 
+/// Follows a job whose caller was told to come back and has not come, or recalls its end. That a request says nothing of
+/// being a retry is no objection.
+pub(super) async fn in_progress(orphans: &Arc<Orphans>, caller: &Caller, task: &SharedTask) -> Option<Follower> {
+    let mut candidates = orphans.candidates(caller, task);
+    candidates.retain(|candidate| candidate.called_back && candidate.standing != Standing::Attended);
+    let same = same(candidates, task, &mut None).await;
+    same.iter().find_map(|candidate| orphans.follow(candidate.place).or_else(|| orphans.recall(candidate.place)))
+}
+
 /// Who really is the same request. Files are read only where everything else fits, and once.
-async fn same(orphans: &Orphans, caller: &Caller, task: &SharedTask, wanted: &mut Option<Digest>) -> Vec<Candidate> {
+async fn same(candidates: Vec<Candidate>, task: &SharedTask, wanted: &mut Option<Digest>) -> Vec<Candidate> {
     let mut same = Vec::new();
-    for candidate in orphans.candidates(caller, task) {
+    for candidate in candidates {
         let wanted = match wanted {
             Some(wanted) => *wanted,
             None => match digest(task).await {

@@ -50,6 +50,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::Conflict(_)
         | Error::UsageLimit(_)
         | Error::RateLimited { .. }
+        | Error::InProgress
         | Error::HoldsTooMuch(_)
         | Error::NoAccounts
         | Error::Unavailable => false,

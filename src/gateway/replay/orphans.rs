@@ -169,11 +169,19 @@ impl Orphans {
         self.bound();
     }
 
+    /// The caller is about to be told to come back, so the job goes on without it.
+    pub(super) fn call_back(&self, place: Place) {
+        if let Some(entry) = self.index().entries.get_mut(&place) {
+            entry.called_back = true;
+        }
+    }
+
     /// Nothing was spent on an orphan that nobody wants: it is as if it had never been. Not where a retry has it.
     pub(super) fn give_up(&self, place: Place) -> bool {
         let gone = {
             let mut index = self.index();
-            let unwanted = |entry: &Entry| entry.holds == 0 && entry.standing() == Some(Standing::Orphan);
+            let unwanted =
+                |entry: &Entry| entry.holds == 0 && !entry.called_back && entry.standing() == Some(Standing::Orphan);
             let unwanted = index.entries.get(&place).is_some_and(unwanted);
             if unwanted { index.entries.remove(&place) } else { None }
         };
@@ -183,15 +191,15 @@ impl Orphans {
         given_up
     }
 
-    /// What may be the same request: same key, same cheap hash. What is too old is let go on the way.
+    /// What may be the same request: same key, same cheap hash.
     pub(super) fn candidates(&self, caller: &Caller, task: &SharedTask) -> Vec<Candidate> {
-        self.sweep();
         let rough = rough(&self.hasher, task);
         let index = self.index();
         let entries = index.entries.range((rough, 0)..=(rough, u64::MAX));
         let candidate = |place: &Place, entry: &Entry| {
             let (identity, retries) = (Arc::clone(&entry.identity), entry.retries);
-            Some(Candidate { place: *place, identity, standing: entry.standing()?, retries })
+            let (standing, called_back) = (entry.standing()?, entry.called_back);
+            Some(Candidate { place: *place, identity, standing, retries, called_back })
         };
         let of_key = entries.filter(|(_, entry)| entry.key == *caller.key());
         of_key.filter_map(|(place, entry)| candidate(place, entry)).collect()
@@ -220,10 +228,11 @@ impl Orphans {
         Follower::of(&unknown())
     }
 
-    /// An end that is remembered, if it still is.
+    /// An end that is remembered, if it still is. A caller who was told to come back has come.
     pub(super) fn recall(&self, place: Place) -> Option<Follower> {
-        let index = self.index();
-        let entry = index.entries.get(&place).filter(|entry| entry.mode == Mode::Remembered)?;
+        let mut index = self.index();
+        let entry = index.entries.get_mut(&place).filter(|entry| entry.mode == Mode::Remembered)?;
+        entry.called_back = false;
         Some(Follower::of(&entry.tape))
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use super::follower::Follower;
 use super::head::Recordable;
@@ -96,13 +97,21 @@ impl<M: Recordable> Pair<M> {
 // === impl Waiting ===
 
 impl<M: Recordable> Waiting<M> {
-    /// What the job made.
+    /// What the job made. If there is nothing until then, and the job is registered, the caller is told to come back.
     ///
     /// # Errors
     ///
-    /// What the job ended with.
-    pub(crate) async fn answer(mut self) -> Result<AnswerSource<M>, Error> {
-        let given = std::future::poll_fn(|cx| self.poll(cx)).await?;
+    /// What the job ended with, or [`Error::InProgress`].
+    pub(crate) async fn answer(mut self, until: Instant) -> Result<AnswerSource<M>, Error> {
+        let given = std::future::poll_fn(|cx| self.poll(cx));
+        let given = match &self.0.registered {
+            Some(Registered { orphans, place }) => timeout_at(until, given).await.unwrap_or_else(|_| {
+                orphans.call_back(*place);
+                Err(Error::InProgress)
+            }),
+            // Nobody would find it again.
+            None => given.await,
+        }?;
         let registered = self.0.registered.take();
         if let (AnswerSource::Made(_), Some(Registered { orphans, place })) = (&given, registered) {
             orphans.delivered(place);

@@ -31,6 +31,11 @@ use crate::gateway::store::testing::{Double, fresh};
 const PIECE: usize = 10_000;
 const MIB: u64 = 1024 * 1024;
 
+/// An answer deadline that no test reaches.
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
 struct House {
     dir: TempDir,
     store: Arc<SqliteStore>,

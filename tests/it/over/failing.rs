@@ -7,7 +7,7 @@ use crate::kit::{Account, Answer, FakeUpstream, Form, Gateway, alpha_png};
 /// Two accounts; `first` is always chosen first, and the other is well.
 fn two(upstream: &FakeUpstream) -> Gateway {
     let account = |name| Account::at(name, upstream).speaking_responses();
-    let top = "[deadlines]\nstandard = \"2s\"\nlarge = \"2s\"\n";
+    let top = "[deadlines]\nimage = \"2s\"\n";
     Gateway::with(top, &[account("first"), account("second").spare()])
 }
 

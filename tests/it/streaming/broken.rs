@@ -174,7 +174,7 @@ fn a_broken_upstream_does_not_leave_the_account_busy() {
 fn heartbeats_of_the_upstream_do_not_keep_a_dead_job_alive() {
     for script in ["events=stall", "events=murmur"] {
         let upstream = FakeUpstream::start();
-        let deadlines = "[deadlines]\nconnect = \"1s\"\nstandard = \"1500ms\"\nlarge = \"1500ms\"\n";
+        let deadlines = "[deadlines]\nconnect = \"1s\"\nimage = \"1500ms\"\n";
         let gateway = Gateway::with(deadlines, &[Account::at("only", &upstream)]);
         let answer = Operation::Generate.call(&gateway, script, 1).send(gateway.address());
         let error = answer.error(502);
@@ -186,12 +186,13 @@ fn heartbeats_of_the_upstream_do_not_keep_a_dead_job_alive() {
 
 #[test]
 fn a_stream_that_stalls_after_an_event_ends_with_the_error_frame() {
-    // The limit between events is a minute, and nothing shortens it.
+    // Longer than the interval of the heartbeats, which nothing shortens.
     if setting("IMAGATE_TEST_FAST").is_some() {
         return;
     }
     let upstream = FakeUpstream::start();
-    let gateway = two(&upstream);
+    let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+    let gateway = Gateway::with("[deadlines]\nimage = \"20s\"\n", &accounts);
     std::thread::scope(|scope| {
         for script in ["events=p,stall", "events=p,murmur"] {
             let (call, address) = (Operation::Generate.call(&gateway, script, 1), gateway.address());

@@ -44,13 +44,11 @@ impl Desk<'_> {
 
     fn group(&mut self, path: &str, raw: &RawGroup, deadlines: Deadlines, taken: &mut BTreeSet<String>) -> Group {
         let name = self.name(&format!("{path}.name"), raw.name.as_deref(), taken);
-        let mut period = |field: &str, written| self.period(&format!("{path}.{field}"), written, SHORTEST_DEADLINE);
-        let standard = period("standard_deadline", raw.standard_deadline.as_ref()).unwrap_or(deadlines.standard);
-        let large = period("large_deadline", raw.large_deadline.as_ref()).unwrap_or(deadlines.large.max(standard));
+        let image = self.image_deadline(&format!("{path}.image_deadline"), raw.image_deadline.as_ref());
         Group {
             name,
             delivery: raw.delivery.unwrap_or(Delivery::Report),
-            deadlines: Deadlines { standard, large, ..deadlines },
+            deadlines: Deadlines { image: image.unwrap_or(deadlines.image), ..deadlines },
             fallback: raw.fallback.unwrap_or(Fallback::Off),
             inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
             text_models: raw.text_models.as_deref().map(|ids| self.model_ids(&format!("{path}.text_models"), ids)),

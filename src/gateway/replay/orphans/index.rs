@@ -35,6 +35,8 @@ pub(in super::super) struct Entry {
     pub(in super::super) holds: usize,
     /// True if somebody has left without all of the answer, and no retry has read it since.
     pub(in super::super) owed: bool,
+    /// True if its caller was told to come back for the answer.
+    pub(in super::super) called_back: bool,
     pub(in super::super) mode: Mode,
     /// The file of an answer that is not durable yet.
     pub(in super::super) unfinished: Option<PendingFile>,
@@ -93,6 +95,8 @@ pub(in super::super) struct Candidate {
     pub(in super::super) standing: Standing,
     /// The number of retries that follow it already.
     pub(in super::super) retries: usize,
+    /// True if its caller was told to come back for the answer.
+    pub(in super::super) called_back: bool,
 }
 
 // === impl Index ===
@@ -136,6 +140,7 @@ impl Entry {
             retries: 0,
             holds: 0,
             owed: false,
+            called_back: false,
             mode,
             unfinished: None,
             stored: None,

@@ -24,7 +24,7 @@ async fn a_caller_who_stays_gets_the_answer_itself_and_a_retry_after_it_runs_ane
     let (replay, job) = (house.open().await, job("red"));
     let (waiting, promise) = replay.expect(&house.ada, &job, JobRegistration::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
-    let made = waiting.answer().await.unwrap().alone();
+    let made = waiting.answer(later()).await.unwrap().alone();
     assert_eq!(made.collect().await.unwrap().to_bytes(), "an image");
     assert!(replay.adopt(&house.ada, &job).await.is_none());
 }
@@ -78,7 +78,7 @@ async fn who_leaves_within_the_body_leaves_all_of_it_to_a_retry() {
     let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
     let (waiting, promise) = replay.expect(&house.ada, &job, marked());
     promise.done(Ok(Made::whole(&answer))).await;
-    let AnswerSource::Follow(mut own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
+    let AnswerSource::Follow(mut own) = waiting.answer(later()).await.unwrap() else { panic!("nobody writes it down") };
     read_some(&mut own, 100_000).await;
     drop(own);
     assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
@@ -92,7 +92,7 @@ async fn what_only_a_proxy_has_read_is_still_owed_to_a_retry_that_left() {
     tokio::time::pause();
     let (waiting, promise) = replay.expect(&house.ada, &job, marked());
     promise.done(Ok(Made::whole(&answer))).await;
-    let AnswerSource::Follow(own) = waiting.answer().await.unwrap() else { panic!("nobody writes it down") };
+    let AnswerSource::Follow(own) = waiting.answer(later()).await.unwrap() else { panic!("nobody writes it down") };
     drop(replay.adopt(&house.ada, &job).await.unwrap());
     assert_eq!(read(own).await.unwrap(), answer);
     assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
@@ -106,7 +106,7 @@ async fn what_has_no_room_on_disk_reaches_its_own_caller() {
     let (replay, job, answer) = (house.open().await, job("red"), bytes(500_000));
     let (waiting, promise) = replay.expect(&house.ada, &job, marked());
     let reading = async {
-        read(match waiting.answer().await.unwrap() {
+        read(match waiting.answer(later()).await.unwrap() {
             AnswerSource::Follow(own) => own,
             AnswerSource::Made(_) => panic!("nobody writes it down"),
         })
@@ -212,7 +212,7 @@ async fn an_end_that_may_have_been_paid_for_is_given_to_every_retry() {
     let (attended, orphaned, adopted, told) = (job("a"), job("b"), job("c"), job("d"));
     let (waiting, promise) = replay.expect::<Made>(&house.ada, &attended, JobRegistration::default());
     promise.done(Err(Error::Upstream(Fault::Timeout))).await;
-    assert_eq!(waiting.answer().await.err(), Some(Error::Upstream(Fault::Timeout)));
+    assert_eq!(waiting.answer(later()).await.err(), Some(Error::Upstream(Fault::Timeout)));
     left(&replay, &house.ada, &orphaned).done(Err(Error::Upstream(Fault::Timeout))).await;
     let promise = left(&replay, &house.ada, &adopted);
     let follower = replay.adopt(&house.ada, &adopted).await.unwrap();
@@ -240,7 +240,7 @@ async fn an_end_that_cost_nothing_is_not_remembered() {
     replay.remember(&house.ada, &job, &Error::RateLimited { retry_after: 1 }).await;
     let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, JobRegistration::default());
     promise.done(Err(Error::Unavailable)).await;
-    assert_eq!(waiting.answer().await.err(), Some(Error::Unavailable));
+    assert_eq!(waiting.answer(later()).await.err(), Some(Error::Unavailable));
     assert!(replay.adopt(&house.ada, &job).await.is_none());
 }
 
@@ -261,7 +261,7 @@ async fn a_job_that_ends_without_a_word_is_a_fault_of_ours_for_all() {
     let (replay, job) = (house.open().await, job("red"));
     let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, JobRegistration::default());
     drop(promise);
-    assert_eq!(waiting.answer().await.err(), Some(Error::Internal));
+    assert_eq!(waiting.answer(later()).await.err(), Some(Error::Internal));
     assert_eq!(replay.adopt(&house.ada, &job).await.unwrap().head().await.unwrap().status, 500);
 }
 
@@ -380,6 +380,53 @@ async fn an_operator_can_switch_it_off() {
     assert!(replay.adopt(&house.ada, &job).await.is_none());
     let (waiting, promise) = replay.expect(&house.ada, &job, JobRegistration::default());
     promise.done(Ok(Made::whole(b"an image"))).await;
-    assert!(waiting.answer().await.is_ok());
+    assert!(waiting.answer(later()).await.is_ok());
     replay.drain().await;
+}
+
+/// A job in flight whose caller was told to come back.
+async fn called_back(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Promise<Made> {
+    let (waiting, promise) = replay.expect(caller, job, JobRegistration::default());
+    assert_eq!(waiting.answer(Instant::now()).await.err(), Some(Error::InProgress));
+    promise
+}
+
+#[tokio::test]
+async fn who_was_told_to_come_back_gets_the_answer_once_without_saying_that_it_is_a_retry() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let task = SharedTask::from(&job);
+    assert!(replay.in_progress(&house.ada, &task).await.is_none());
+    drop(left(&replay, &house.ada, &job));
+    assert!(replay.in_progress(&house.ada, &task).await.is_none(), "nobody told this one to come back");
+    let promise = called_back(&replay, &house.ada, &job).await;
+    assert!(replay.in_progress(&house.bob, &task).await.is_none());
+    let early = replay.in_progress(&house.ada, &task).await.expect("the job, in flight");
+    assert!(replay.in_progress(&house.ada, &task).await.is_none(), "another request is another job");
+    drop(early);
+    promise.done(Ok(Made::whole(b"an image"))).await;
+    let follower = replay.in_progress(&house.ada, &task).await.expect("the answer");
+    assert_eq!(follower.collect().await.unwrap().to_bytes(), "an image");
+    assert!(replay.in_progress(&house.ada, &task).await.is_none(), "it was delivered");
+}
+
+#[tokio::test]
+async fn a_job_whose_caller_was_told_to_come_back_is_not_abandoned() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let promise = called_back(&replay, &house.ada, &job).await;
+    tokio::time::pause();
+    tokio::time::timeout(Duration::from_secs(3600), promise.abandoned()).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn who_was_told_to_come_back_reads_once_that_it_may_have_been_paid_for() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let task = SharedTask::from(&job);
+    called_back(&replay, &house.ada, &job).await.done(Err(Error::Upstream(Fault::Timeout))).await;
+    assert_eq!(reason(replay.in_progress(&house.ada, &task).await.expect("the end")).await, "timeout");
+    assert!(replay.in_progress(&house.ada, &task).await.is_none());
+    called_back(&replay, &house.ada, &job).await.done(Err(Error::Unavailable)).await;
+    assert!(replay.in_progress(&house.ada, &task).await.is_none(), "nothing was spent");
 }
