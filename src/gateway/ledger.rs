@@ -63,7 +63,8 @@ pub(crate) struct Draft {
     pub(crate) output_format: Option<String>,
     /// How many images were asked for.
     pub(crate) n: Option<u32>,
-    /// The account of the first attempt, so that even a killed process leaves its name.
+    /// The account of the first attempt, so that even a killed process leaves its name. A record that is closed without an
+    /// attempt names none.
     pub(crate) account: Option<String>,
     /// The name of the group.
     pub(crate) group: String,

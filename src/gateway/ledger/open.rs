@@ -115,6 +115,10 @@ impl Entry {
         self.record.error_reason = outcome.error_reason.map(str::to_owned);
         self.record.error_detail = outcome.error_detail;
         self.record.latency_ms = Some(milliseconds_since(self.started));
+        if self.record.attempts.is_empty() {
+            // The account that the intent names was never asked.
+            self.record.account = None;
+        }
         self.metrics.job_ended(&self.record);
         let outbox = self.outbox.clone();
         // Without a writer the runtime is going down: the next start finds the row running and closes it.
