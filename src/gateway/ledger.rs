@@ -80,6 +80,15 @@ pub(crate) struct Draft {
     pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
+/// What a job has used, each model by itself, because they have prices of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ModelUsage {
+    /// The model that makes images.
+    pub(crate) image: Option<Usage>,
+    /// The text model that runs the image tool, or makes a response without one.
+    pub(crate) host: Option<Usage>,
+}
+
 /// Why a record could not be begun or closed. For the caller of the gateway all of it is a 503.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum LedgerError {
@@ -219,6 +228,10 @@ fn running(draft: Draft) -> Record {
         injected_tool: draft.injected_tool,
         response_id: None,
         fingerprint: draft.fingerprint,
+        missing: None,
+        image_model: None,
+        host_model: None,
+        host_usage: None,
     }
 }
 
