@@ -2013,7 +2013,7 @@ impl OneTimeLink {
 /// What was asked for in one request, and what became of it. What is absent is not known or does not apply.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Record {
-    /// The account of the last attempt. For admins only.
+    /// The account of the last attempt; absent where none was asked. While the job runs, the account that is asked first. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub account: ::std::option::Option<::std::string::String>,
     /// Every call of an upstream, in order. Where the gateway was killed the last one is of class X; where it is the only one, it may not have been sent.
@@ -2045,6 +2045,15 @@ pub struct Record {
     pub first_byte_ms: ::std::option::Option<u64>,
     /// The group of the key.
     pub group: ::std::string::String,
+    /// The text model that ran the image tool, or answered without it, as the upstream names it. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub host_model: ::std::option::Option<::std::string::String>,
+    /// What that text model used, as the upstream counted it. Absent where there was none.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub host_usage: ::std::option::Option<RecordUsage>,
+    /// The model that made the images, as the upstream names it; where it names none, the one that an image request named. Absent where no image was delivered.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_model: ::std::option::Option<::std::string::String>,
     /// Whether the gateway put the image tool into the request.
     pub injected_tool: bool,
     /// The id of the key.
@@ -2055,6 +2064,9 @@ pub struct Record {
     /// From its beginning to its end, in milliseconds.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
+    /// How many of the images that were asked for are not in the answer. Absent where none is missing, and where the job did not succeed.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub missing: ::std::option::Option<u64>,
     /// The model that was asked for.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
@@ -2077,7 +2089,7 @@ pub struct Record {
     pub state: RecordState,
     /// Whether events were asked for.
     pub stream: bool,
-    /// What the upstream counted.
+    /// What the model that makes images used, as the upstream counted it. Absent where it counted nothing, or did not tell it apart from `host_usage`. A response that was recorded before there was `host_usage` has the tokens of both models here.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<RecordUsage>,
     /// The id of the user whose key it was.
@@ -2189,12 +2201,15 @@ impl ::std::convert::TryFrom<::std::string::String> for RecordClass {
         value.parse()
     }
 }
-/// One image as it was in the answer, as far as its first bytes say.
+/// One image as it was in the answer. Size and format are read from its first bytes.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct RecordImage {
     /// `png`, `jpeg` or `webp`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_format: ::std::option::Option<::std::string::String>,
+    /// The quality with which it was made, as the upstream names it; where it names none, the one that was asked for, unless that is `auto`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub quality: ::std::option::Option<::std::string::String>,
     /// Width and height in pixels.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
@@ -2454,7 +2469,7 @@ impl RecordTokens {
         Default::default()
     }
 }
-/// Tokens as the upstream counted them.
+/// Tokens of one model as the upstream counted them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct RecordUsage {
     /// All that went in.
@@ -6121,6 +6136,18 @@ pub mod builder {
             ::std::string::String,
         >,
         group: ::std::result::Result<::std::string::String, ::std::string::String>,
+        host_model: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        host_usage: ::std::result::Result<
+            ::std::option::Option<super::RecordUsage>,
+            ::std::string::String,
+        >,
+        image_model: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         injected_tool: ::std::result::Result<bool, ::std::string::String>,
         key: ::std::result::Result<::std::string::String, ::std::string::String>,
         key_name: ::std::result::Result<
@@ -6128,6 +6155,10 @@ pub mod builder {
             ::std::string::String,
         >,
         latency_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        missing: ::std::result::Result<
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
@@ -6181,10 +6212,14 @@ pub mod builder {
                 fallback: Ok(Default::default()),
                 first_byte_ms: Ok(Default::default()),
                 group: Err("no value supplied for group".to_string()),
+                host_model: Ok(Default::default()),
+                host_usage: Ok(Default::default()),
+                image_model: Ok(Default::default()),
                 injected_tool: Err("no value supplied for injected_tool".to_string()),
                 key: Err("no value supplied for key".to_string()),
                 key_name: Ok(Default::default()),
                 latency_ms: Ok(Default::default()),
+                missing: Ok(Default::default()),
                 model: Ok(Default::default()),
                 n: Ok(Default::default()),
                 operation: Err("no value supplied for operation".to_string()),
@@ -6344,6 +6379,42 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for group: {e}"));
             self
         }
+        pub fn host_model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.host_model = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for host_model: {e}")
+                });
+            self
+        }
+        pub fn host_usage<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RecordUsage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.host_usage = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for host_usage: {e}")
+                });
+            self
+        }
+        pub fn image_model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_model = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_model: {e}")
+                });
+            self
+        }
         pub fn injected_tool<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<bool>,
@@ -6387,6 +6458,18 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for latency_ms: {e}")
+                });
+            self
+        }
+        pub fn missing<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.missing = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for missing: {e}")
                 });
             self
         }
@@ -6551,10 +6634,14 @@ pub mod builder {
                 fallback: value.fallback?,
                 first_byte_ms: value.first_byte_ms?,
                 group: value.group?,
+                host_model: value.host_model?,
+                host_usage: value.host_usage?,
+                image_model: value.image_model?,
                 injected_tool: value.injected_tool?,
                 key: value.key?,
                 key_name: value.key_name?,
                 latency_ms: value.latency_ms?,
+                missing: value.missing?,
                 model: value.model?,
                 n: value.n?,
                 operation: value.operation?,
@@ -6586,10 +6673,14 @@ pub mod builder {
                 fallback: Ok(value.fallback),
                 first_byte_ms: Ok(value.first_byte_ms),
                 group: Ok(value.group),
+                host_model: Ok(value.host_model),
+                host_usage: Ok(value.host_usage),
+                image_model: Ok(value.image_model),
                 injected_tool: Ok(value.injected_tool),
                 key: Ok(value.key),
                 key_name: Ok(value.key_name),
                 latency_ms: Ok(value.latency_ms),
+                missing: Ok(value.missing),
                 model: Ok(value.model),
                 n: Ok(value.n),
                 operation: Ok(value.operation),
@@ -6747,6 +6838,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        quality: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -6760,6 +6855,7 @@ pub mod builder {
         fn default() -> Self {
             Self {
                 output_format: Ok(Default::default()),
+                quality: Ok(Default::default()),
                 size: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
@@ -6775,6 +6871,18 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for output_format: {e}")
+                });
+            self
+        }
+        pub fn quality<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.quality = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for quality: {e}")
                 });
             self
         }
@@ -6808,6 +6916,7 @@ pub mod builder {
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
                 output_format: value.output_format?,
+                quality: value.quality?,
                 size: value.size?,
                 extra: value.extra?,
             })
@@ -6817,6 +6926,7 @@ pub mod builder {
         fn from(value: super::RecordImage) -> Self {
             Self {
                 output_format: Ok(value.output_format),
+                quality: Ok(value.quality),
                 size: Ok(value.size),
                 extra: Ok(value.extra),
             }

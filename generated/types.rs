@@ -588,7 +588,8 @@ pub struct ImageEditCompletedEvent {
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
     pub output_format: OutputFormat,
-    pub quality: ResolvedQuality,
+    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    pub quality: Quality,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_edit.completed`.
@@ -755,7 +756,8 @@ pub struct ImageEditPartialImageEvent {
     pub output_format: OutputFormat,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
-    pub quality: ResolvedQuality,
+    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    pub quality: Quality,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_edit.partial_image`.
@@ -1043,7 +1045,8 @@ pub struct ImageGenerationCompletedEvent {
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
     pub output_format: OutputFormat,
-    pub quality: ResolvedQuality,
+    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    pub quality: Quality,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_generation.completed`.
@@ -1146,7 +1149,8 @@ pub struct ImageGenerationPartialImageEvent {
     pub output_format: OutputFormat,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
-    pub quality: ResolvedQuality,
+    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    pub quality: Quality,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_generation.partial_image`.
@@ -1559,7 +1563,7 @@ impl ImageUsage {
 }
 /// The images, and what they cost.
 ///
-/// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself; `usage` is never invented. Fields that are not listed here may come along.
+/// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one. Fields that are not listed here may come along.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1568,7 +1572,7 @@ pub struct ImagesResponse {
     pub created: i64,
     /// The images: one for each that was asked for.
     pub data: ::std::vec::Vec<Image>,
-    /// The model that made the images, spelled as in the request.
+    /// The model that made the images, as the upstream names it; where it names none, the model of the request.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -4115,7 +4119,7 @@ pub mod builder {
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
         output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        quality: ::std::result::Result<super::Quality, ::std::string::String>,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageEditCompletedEventType,
@@ -4193,7 +4197,7 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<super::Quality>,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -4626,7 +4630,7 @@ pub mod builder {
         created_at: ::std::result::Result<i64, ::std::string::String>,
         output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
         partial_image_index: ::std::result::Result<u32, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        quality: ::std::result::Result<super::Quality, ::std::string::String>,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageEditPartialImageEventType,
@@ -4719,7 +4723,7 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<super::Quality>,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -5361,7 +5365,7 @@ pub mod builder {
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
         output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        quality: ::std::result::Result<super::Quality, ::std::string::String>,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageGenerationCompletedEventType,
@@ -5439,7 +5443,7 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<super::Quality>,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -5537,7 +5541,7 @@ pub mod builder {
         created_at: ::std::result::Result<i64, ::std::string::String>,
         output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
         partial_image_index: ::std::result::Result<u32, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        quality: ::std::result::Result<super::Quality, ::std::string::String>,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageGenerationPartialImageEventType,
@@ -5630,7 +5634,7 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<super::Quality>,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value

@@ -117,7 +117,7 @@ fn page(records: &[NamedRecord]) -> String {
 }
 
 fn row(NamedRecord { record, .. }: &NamedRecord) -> [String; 10] {
-    let tokens = record.usage.as_ref().and_then(|usage| usage.total_tokens);
+    let [.., tokens] = record.tokens();
     [
         record.created_at.to_string(),
         record.state.as_str().to_owned(),

@@ -63,7 +63,8 @@ pub(crate) struct Draft {
     pub(crate) output_format: Option<String>,
     /// How many images were asked for.
     pub(crate) n: Option<u32>,
-    /// The account of the first attempt, so that even a killed process leaves its name.
+    /// The account of the first attempt, so that even a killed process leaves its name. A record that is closed without an
+    /// attempt names none.
     pub(crate) account: Option<String>,
     /// The name of the group.
     pub(crate) group: String,
@@ -77,6 +78,15 @@ pub(crate) struct Draft {
     pub(crate) injected_tool: bool,
     /// The keyed hash by which a client's own retry of this job is recognized.
     pub(crate) fingerprint: Option<[u8; 32]>,
+}
+
+/// What a job has used, each model by itself, because they have prices of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ModelUsage {
+    /// The model that makes images.
+    pub(crate) image: Option<Usage>,
+    /// The text model that runs the image tool, or makes a response without one.
+    pub(crate) host: Option<Usage>,
 }
 
 /// Why a record could not be begun or closed. For the caller of the gateway all of it is a 503.
@@ -218,6 +228,10 @@ fn running(draft: Draft) -> Record {
         injected_tool: draft.injected_tool,
         response_id: None,
         fingerprint: draft.fingerprint,
+        missing: None,
+        image_model: None,
+        host_model: None,
+        host_usage: None,
     }
 }
 

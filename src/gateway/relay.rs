@@ -27,11 +27,11 @@ mod tap;
 
 pub(crate) use body::{Closing, Ending, RelayBody};
 pub(crate) use events::HEARTBEAT;
-pub(crate) use fill::{Asked, Usage, sum};
+pub(crate) use fill::{Asked, Tokens, Usage, sum};
 pub(crate) use gathered::{Kept, Unkept, gather, keep};
 pub(crate) use pass::Told;
 pub(crate) use prove::{NoProof, Proven, prove, prove_drawn, prove_response};
-pub(crate) use rewrite::Summary;
+pub(crate) use rewrite::{DeliveredImage, Summary};
 pub(crate) use tap::{Broken, Limits};
 
 #[cfg(test)]

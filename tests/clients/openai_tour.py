@@ -220,6 +220,14 @@ def _():
     assert len(is_stream(events, "image_generation", "png", "1024x1024", 3)) == 4
 
 
+@check("a quality that nobody has named")
+def _():
+    options = {"model": "gpt-image-2", "prompt": "a cube [[omit=quality]]", "size": "1024x1024"}
+    assert scripted.images.generate(**options, user="unnamed").quality is None
+    events = list(scripted.images.generate(**options, stream=True, partial_images=1, user="unnamed-stream"))
+    assert [event.quality for event in events] == ["auto", "auto"], [event.quality for event in events]
+
+
 @check("a stream that is left in the middle")
 def _():
     prompt = "a cube [[events=p,murmur]]"

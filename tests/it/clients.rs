@@ -131,13 +131,13 @@ impl Cost {
 #[test]
 fn the_newest_python_release_is_content_with_every_answer() {
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
-    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
 }
 
 #[test]
 fn the_newest_2x_python_release_is_content_with_every_answer() {
     let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
-    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
 }
 
 #[test]
@@ -174,13 +174,13 @@ fn langchain_and_the_agents_sdk_are_content_with_every_response() {
 #[test]
 fn the_newest_python_release_is_content_with_images_out_of_responses() {
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
-    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
 }
 
 #[test]
 fn the_newest_2x_python_release_is_content_with_images_out_of_responses() {
     let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
-    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(18, &[]);
+    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
 }
 
 #[test]

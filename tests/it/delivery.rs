@@ -21,7 +21,7 @@ fn the_answer_and_the_record_say_what_the_image_really_is() {
         assert_eq!(answer.header("x-imagate-delivery"), Some(verdict), "{prompt}");
         let record = gateway.settled(upstream.attempts()).pop().expect("a record");
         let (real, format) = delivered.split_once(' ').expect("two words");
-        assert_eq!(record["delivered"], json!([{"size": real, "output_format": format}]), "{prompt}");
+        assert_eq!(record["delivered"], json!([{"size": real, "output_format": format, "quality": "low"}]), "{prompt}");
     }
 }
 

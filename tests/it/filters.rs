@@ -34,6 +34,7 @@ fn is_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, recor
     let record = all.last().expect("a record");
     assert_eq!((all.len(), &record["state"]), (records, &json!("refused")), "{record}");
     assert_eq!((&record["attempts"], &record["usage"], &record["delivered"]), (&json!([]), &Value::Null, &json!([])));
+    assert_eq!(record["account"], Value::Null, "no account was asked: {record}");
 }
 
 #[test]

@@ -31,17 +31,15 @@ fn is_forced(body: &Value, host_model: &str) {
     assert!(body["instructions"].as_str().is_some_and(|text| !text.is_empty()));
 }
 
-/// The tokens of the text and of the image, as the record adds them.
+/// The tokens of the image and those of the text model, apart from each other.
 #[track_caller]
 fn is_counted(record: &Value, attempts: &[Attempt], answer: &Value) {
-    let text =
-        |field: &str| attempts.iter().map(|attempt| attempt.usage.as_ref().expect("tokens")[field].as_u64()).sum();
-    let (input, output): (Option<u64>, Option<u64>) = (text("input_tokens"), text("output_tokens"));
-    let image = |field: &str| answer["usage"][field].as_u64();
-    let both = |text: Option<u64>, image: Option<u64>| json!(text.expect("text") + image.expect("image"));
-    assert_eq!(record["usage"]["input_tokens"], both(input, image("input_tokens")), "{record}");
-    assert_eq!(record["usage"]["output_tokens"], both(output, image("output_tokens")), "{record}");
-    assert_eq!(record["usage"]["output_tokens_details"]["text_tokens"], json!(output), "{record}");
+    assert_eq!(record["usage"], answer["usage"], "{record}");
+    for field in ["input_tokens", "output_tokens", "total_tokens"] {
+        let counts = attempts.iter().map(|attempt| attempt.usage.as_ref().expect("tokens")[field].as_u64());
+        assert_eq!(record["host_usage"][field], json!(counts.sum::<Option<u64>>()), "{field}: {record}");
+    }
+    assert_eq!((&record["image_model"], &record["host_model"]), (&answer["model"], &json!("gpt-5.5")), "{record}");
 }
 
 #[test]
@@ -80,8 +78,23 @@ fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
         assert_eq!(answer.header("x-imagate-delivered"), Some("1536x1024 webp"));
         let record = gateway.settled(upstream.attempts()).pop().expect("a record");
         assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("only")));
-        assert_eq!(record["delivered"], json!([{"size": "1536x1024", "output_format": "webp"}]));
+        assert_eq!(record["delivered"], json!([{"size": "1536x1024", "output_format": "webp", "quality": "medium"}]));
         is_counted(&record, &[attempt], &json);
+    }
+}
+
+#[test]
+fn the_model_of_an_answer_is_that_of_the_tool_and_never_the_text_model() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    for script in ["model=gpt-image-2-2026-04-21", "model=gpt-image-2-2026-04-21 plain"] {
+        let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]")})).good();
+        assert_eq!(answer["model"], "gpt-image-2-2026-04-21", "{script}");
+        is_counted(
+            &gateway.settled(upstream.attempts()).pop().expect("a record"),
+            &upstream.ledger().split_off(upstream.attempts() - 1),
+            &answer,
+        );
     }
 }
 

@@ -201,12 +201,13 @@ fn a_record_tells_the_story_of_its_request() {
     let answer = gateway.generate(with);
     answer.good();
     let record = &gateway.settled(1)[0];
-    let delivered =
-        json!([{"size": "1536x1024", "output_format": "webp"}, {"size": "1536x1024", "output_format": "webp"}]);
+    let image = json!({"size": "1536x1024", "output_format": "webp", "quality": "low"});
+    let delivered = [&image, &image];
     let expected = json!({
         "operation": "create_image", "model": "gpt-image-2", "stream": false, "state": "succeeded", "error_code": null,
         "size": "1536x1024", "quality": "low", "output_format": "webp", "n": 2, "delivered": delivered, "cost_usd": null,
-        "account": "only", "group": "default", "end_user": "u-1", "key": gateway.key_id(),
+        "account": "only", "group": "default", "end_user": "u-1", "key": gateway.key_id(), "missing": null,
+        "image_model": "gpt-image-2", "host_model": null, "host_usage": null,
     });
     for (field, value) in expected.as_object().expect("fields") {
         assert_eq!(&record[field], value, "{field}: {record}");

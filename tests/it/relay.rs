@@ -59,7 +59,10 @@ fn sixty_four_huge_images_at_once_cost_little_memory() {
     let records = gateway.settled(PARALLEL + 1);
     assert_eq!(records.len(), PARALLEL + 1);
     assert!(records.iter().all(|record| record["state"] == "succeeded"));
-    assert_eq!(records[PARALLEL]["delivered"], json!([{"size": "3840x2160", "output_format": "png"}]));
+    assert_eq!(
+        records[PARALLEL]["delivered"],
+        json!([{"size": "3840x2160", "output_format": "png", "quality": "low"}])
+    );
 }
 
 #[test]
@@ -237,10 +240,52 @@ fn automatic_values_are_resolved_from_the_image_itself() {
             json!({"prompt": format!("a cube [[{script}]]"), "size": "auto", "quality": "auto", "background": "auto"});
         let answer = gateway.generate(with).good();
         assert_eq!((&answer["size"], &answer["background"]), (&json!("1254x1254"), &json!("opaque")), "{script}");
-        assert!(["low", "medium", "high"].contains(&answer["quality"].as_str().expect("a quality")), "{script}");
+        assert_eq!(answer.get("quality"), None, "nobody has named one: {script}");
     }
     for record in gateway.settled(2) {
-        assert_eq!((&record["size"], &record["delivered"][0]["size"]), (&json!("auto"), &json!("1254x1254")));
+        let delivered = json!([{"size": "1254x1254", "output_format": "png", "quality": null}]);
+        assert_eq!((&record["size"], &record["delivered"]), (&json!("auto"), &delivered), "{record}");
+    }
+}
+
+#[test]
+fn what_the_upstream_names_is_told_and_recorded() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let named = "gpt-image-2-2026-04-21";
+    let with = json!({"prompt": format!("a cube [[model={named}]]"), "quality": "auto", "n": 2});
+    let answer = gateway.generate(with).good();
+    assert_eq!((&answer["model"], &answer["quality"]), (&json!(named), &json!("low")));
+    gateway.generate(json!({"prompt": "a cube [[omit=model,quality]]", "quality": "high"})).good();
+    let records = gateway.settled(2);
+    for (record, asked, model, used) in
+        [(&records[0], "auto", named, "low"), (&records[1], "high", "gpt-image-2", "high")]
+    {
+        assert_eq!(
+            (&record["model"], &record["quality"]),
+            (&json!("gpt-image-2"), &json!(asked)),
+            "what was asked for"
+        );
+        assert_eq!((&record["image_model"], &record["host_model"]), (&json!(model), &Value::Null), "{record}");
+        assert!(
+            record["delivered"].as_array().is_some_and(|images| images.iter().all(|image| image["quality"] == used))
+        );
+    }
+}
+
+#[test]
+fn fewer_images_than_asked_for_are_recorded_as_missing() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for (script, came, missing) in
+        [("images=1", 1, json!(2)), ("images=3", 3, Value::Null), ("images=5", 3, Value::Null)]
+    {
+        let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "n": 3}));
+        assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(came), "{script}");
+        // The answer begins with its first image; how many follow is known at its end.
+        assert_eq!(answer.header("x-imagate-missing"), None, "{script}");
+        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        assert_eq!((&record["missing"], &record["state"]), (&missing, &json!("succeeded")), "{script}: {record}");
     }
 }
 
@@ -252,7 +297,7 @@ fn another_size_or_format_than_asked_is_delivered_and_recorded() {
     gateway.generate(with).good();
     let record = &gateway.settled(1)[0];
     assert_eq!((&record["size"], &record["output_format"]), (&json!("2048x2048"), &json!("png")));
-    assert_eq!(record["delivered"], json!([{"size": "1024x1024", "output_format": "jpeg"}]));
+    assert_eq!(record["delivered"], json!([{"size": "1024x1024", "output_format": "jpeg", "quality": "low"}]));
 }
 
 #[test]

@@ -113,7 +113,11 @@ fn frames_are_those_of_the_contract_and_nothing_else_comes() {
     for (record, attempt) in records.iter().zip(upstream.ledger()) {
         assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)), "{record}");
         assert_eq!(Some(&record["usage"]), attempt.usage.as_ref(), "{record}");
-        assert_eq!(record["delivered"], json!([{"size": "1024x1024", "output_format": "png"}]), "{record}");
+        assert_eq!(
+            record["delivered"],
+            json!([{"size": "1024x1024", "output_format": "png", "quality": "low"}]),
+            "{record}"
+        );
         let operation = if attempt.path.ends_with("edits") { "edit_image" } else { "create_image" };
         assert_eq!(record["operation"], operation);
     }
@@ -223,6 +227,23 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
             let found = (&data["size"], &data["quality"], &data["output_format"]);
             assert_eq!(found, (&json!("1536x1024"), &json!("high"), &json!("webp")), "{script}");
         }
+    }
+}
+
+/// The official types have no event without a quality, and one that says `auto`.
+#[test]
+fn a_quality_that_nobody_has_named_is_auto_in_events() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    for script in ["omit=quality", "auto=quality", "omit=quality plain"] {
+        let events = gateway.stream(json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1})).rest();
+        assert!(!events.is_empty() && events.iter().all(|event| event.data["quality"] == "auto"), "{script}");
+        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        assert_eq!(
+            (&record["state"], &record["delivered"][0]["quality"]),
+            (&json!("succeeded"), &json!(null)),
+            "{record}"
+        );
     }
 }
 

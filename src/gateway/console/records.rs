@@ -97,8 +97,9 @@ fn visible(mut found: NamedRecord, actor: &Actor) -> NamedRecord {
             attempt.account.clear();
             attempt.upstream_request_id = None;
         });
-        // The upstream's words may name the account.
+        // The upstream's words may name the account, and the text model may be a setting of it.
         found.record.error_detail = None;
+        found.record.host_model = None;
     }
     found
 }
@@ -134,12 +135,16 @@ fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Rec
         end_user: record.end_user,
         fallback: record.fallback,
         injected_tool: record.injected_tool,
+        missing: record.missing.map(u64::from),
+        image_model: record.image_model,
+        host_model: record.host_model,
+        host_usage: record.host_usage.map(tokens),
         extra: Map::new(),
     }
 }
 
-fn image(Delivered { size, output_format }: Delivered) -> types::RecordImage {
-    types::RecordImage { size, output_format, extra: Map::new() }
+fn image(Delivered { size, output_format, quality }: Delivered) -> types::RecordImage {
+    types::RecordImage { size, output_format, quality, extra: Map::new() }
 }
 
 fn tokens(tokens: Tokens) -> types::RecordUsage {

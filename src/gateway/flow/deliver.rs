@@ -15,7 +15,7 @@ use crate::gateway::accounts::{Lease, Lesson};
 use crate::gateway::config::Delivery;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, Draft, OpenRecord, Outcome};
-use crate::gateway::relay::{Broken, Closing, Ending, RelayBody, Summary};
+use crate::gateway::relay::{Broken, Closing, DeliveredImage, Ending, RelayBody, Summary};
 use crate::gateway::rules::{Job, SharedTask, Task};
 use crate::image::Facts;
 
@@ -35,6 +35,9 @@ pub(super) struct Terms {
     pub(super) gateway: Arc<Gateway>,
     /// Images asked for.
     pub(super) asked: usize,
+    /// The model that was to make them, and their quality, as far as the request names them.
+    pub(super) model: Option<String>,
+    pub(super) quality: Option<String>,
     /// The caller has been told that this is not what was asked for.
     pub(super) refused: bool,
     /// The request in the log.
@@ -92,6 +95,8 @@ pub(super) async fn make(
     let terms = Terms {
         gateway: Arc::clone(&work.gateway),
         asked: usize::try_from(job.count()).unwrap_or(1),
+        model: Some(made.model().to_owned()),
+        quality: concrete(made.quality()),
         refused,
         span: tracing::Span::current(),
         work: Some(Arc::clone(work)),
@@ -164,12 +169,16 @@ pub(super) fn close(
     summary: Summary,
     terms: Terms,
 ) -> Closing {
-    let Terms { gateway, asked, refused, span, work } = terms;
+    let Terms { gateway, asked, model, quality, refused, span, work } = terms;
     let closing = async move {
         if let Some(lease) = lease {
             gateway.accounts().learn(&lease, taught(ending)).await;
         }
-        summary.delivered.iter().for_each(|facts| record.add_delivered(delivered(facts.as_ref())));
+        // Where no image was made, the model of the image tool did nothing.
+        let model = summary.image_model.or(model).filter(|_| !summary.delivered.is_empty());
+        record.set_models(model, summary.host_model);
+        let count = summary.delivered.len();
+        summary.delivered.into_iter().for_each(|image| record.add_delivered(delivered(image, quality.as_ref())));
         if let Some(counted) = summary.usage {
             record.set_usage(outcome::usage(counted));
         }
@@ -178,12 +187,8 @@ pub(super) fn close(
         let outcome = match ending {
             Ending::Complete | Ending::Left if refused => Outcome::failed(code).because(Fault::Mismatch.as_str(), None),
             Ending::Complete => {
-                if summary.delivered.len() < asked {
-                    tracing::warn!(
-                        asked,
-                        delivered = summary.delivered.len(),
-                        "the upstream made fewer images than asked for"
-                    );
+                if count < asked {
+                    tracing::warn!(asked, delivered = count, "the upstream made fewer images than asked for");
                 }
                 Outcome::succeeded()
             }
@@ -220,9 +225,16 @@ pub(super) async fn settle(record: OpenRecord, outcome: Outcome) {
     }
 }
 
-fn delivered(facts: Option<&Facts>) -> ledger::Delivered {
+fn delivered(image: DeliveredImage, asked_quality: Option<&String>) -> ledger::Delivered {
+    let DeliveredImage { facts, quality } = image;
     ledger::Delivered {
         size: facts.map(|facts| format!("{}x{}", facts.width, facts.height)),
         output_format: facts.map(|facts| facts.format.as_str().to_owned()),
+        quality: quality.or_else(|| asked_quality.cloned()),
     }
+}
+
+/// A quality that says which.
+pub(super) fn concrete(quality: Option<&str>) -> Option<String> {
+    quality.filter(|quality| *quality != "auto").map(str::to_owned)
 }

@@ -7,8 +7,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::reason;
 use crate::error::{Error, Fault, Reason, Rejection, Reset};
 use crate::gateway::accounts::{Lesson, NoLease};
-use crate::gateway::ledger::{self, Outcome};
-use crate::gateway::relay;
+use crate::gateway::ledger::{self, ModelUsage, Outcome};
+use crate::gateway::relay::{self, Tokens};
 use crate::gateway::upstream::{Cause, Class, Failure};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
@@ -131,14 +131,26 @@ pub(super) const fn class(class: Class) -> ledger::Class {
 }
 
 /// Token counts in the words of the record.
-pub(super) fn usage(usage: relay::Usage) -> ledger::Usage {
+pub(super) fn usage(usage: relay::Usage) -> ModelUsage {
+    ModelUsage { image: usage.image.map(of_images), host: usage.host.map(of_text) }
+}
+
+fn of_images(tokens: Tokens) -> ledger::Usage {
     let details = |image, text| Some(ledger::TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
     ledger::Usage {
-        input_tokens: Some(usage.input),
-        input_tokens_details: details(usage.input_image, usage.input_text),
-        output_tokens: Some(usage.output),
-        output_tokens_details: details(usage.output_image, usage.output_text),
-        total_tokens: Some(usage.total),
+        input_tokens_details: details(tokens.input_image, tokens.input_text),
+        output_tokens_details: details(tokens.output_image, tokens.output_text),
+        ..of_text(tokens)
+    }
+}
+
+/// A text model does not count images apart from text.
+fn of_text(tokens: Tokens) -> ledger::Usage {
+    ledger::Usage {
+        input_tokens: Some(tokens.input),
+        output_tokens: Some(tokens.output),
+        total_tokens: Some(tokens.total),
+        ..ledger::Usage::default()
     }
 }
 

@@ -83,6 +83,9 @@ pub(super) async fn make(
     let terms = Terms {
         gateway: Arc::clone(gateway),
         asked: 0,
+        // What model draws is known from the answer.
+        model: None,
+        quality: tool.and_then(|tool| deliver::concrete(tool.quality.as_deref())),
         refused,
         span: tracing::Span::current(),
         work: Some(Arc::clone(work)),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::writer::{Message, Outgoing, Reply};
-use super::{Attempt, Class, Delivered, LedgerError, Record, State, Usage, clip, milliseconds_since};
+use super::{Attempt, Class, Delivered, LedgerError, ModelUsage, Record, State, clip, milliseconds_since};
 use crate::gateway::telemetry::Metrics;
 
 /// How a job ended. It cannot say that it is still running.
@@ -115,6 +115,11 @@ impl Entry {
         self.record.error_reason = outcome.error_reason.map(str::to_owned);
         self.record.error_detail = outcome.error_detail;
         self.record.latency_ms = Some(milliseconds_since(self.started));
+        self.record.missing = self.record.count_missing();
+        if self.record.attempts.is_empty() {
+            // The account that the intent names was never asked.
+            self.record.account = None;
+        }
         self.metrics.job_ended(&self.record);
         let outbox = self.outbox.clone();
         // Without a writer the runtime is going down: the next start finds the row running and closes it.
@@ -221,9 +226,14 @@ impl OpenRecord {
         self.edit(|entry| entry.record.response_id = Some(id));
     }
 
-    /// Says what the upstream counted.
-    pub(crate) fn set_usage(&mut self, usage: Usage) {
-        self.edit(|entry| entry.record.usage = Some(usage));
+    /// Says what the upstream counted, for each model.
+    pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
+        self.edit(|entry| (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host));
+    }
+
+    /// Names the model that made the images, and the text model that was beside it.
+    pub(crate) fn set_models(&mut self, image: Option<String>, host: Option<String>) {
+        self.edit(|entry| (entry.record.image_model, entry.record.host_model) = (image.map(clip), host.map(clip)));
     }
 
     /// Notes that the first byte goes to the caller now. Later calls change nothing.

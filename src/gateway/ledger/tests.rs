@@ -94,9 +94,11 @@ async fn what_the_job_did_stands_in_its_record() {
     open.end_attempt(first, Some(Class::N), Some(429));
     let second = open.begin_attempt("second");
     open.end_attempt(second, None, Some(200));
-    open.add_delivered(Delivered { size: Some("1024x1024".to_owned()), output_format: Some("png".to_owned()) });
-    let usage = Usage { total_tokens: Some(409), ..Usage::default() };
-    open.set_usage(usage.clone());
+    let (size, output_format) = (Some("1024x1024".to_owned()), Some("png".to_owned()));
+    open.add_delivered(Delivered { size, output_format, quality: None });
+    let usage = |total| Some(Usage { total_tokens: Some(total), ..Usage::default() });
+    open.set_usage(ModelUsage { image: usage(409), host: usage(80) });
+    open.set_models(Some("gpt-image-2".to_owned()), Some("gpt-5.5".to_owned()));
     open.mark_first_byte();
     open.close(Outcome::succeeded()).await.unwrap();
 
@@ -106,9 +108,23 @@ async fn what_the_job_did_stands_in_its_record() {
     let called = |attempt: &Attempt| (attempt.account.clone(), attempt.class, attempt.status);
     let expected = [("primary".to_owned(), Some(Class::N), Some(429)), ("second".to_owned(), None, Some(200))];
     assert_eq!(record.attempts.iter().map(called).collect::<Vec<_>>(), expected);
-    assert_eq!((record.usage, record.cost_usd), (Some(usage), None));
-    assert_eq!(record.delivered.len(), 1);
+    assert_eq!((record.usage, record.host_usage, record.cost_usd), (usage(409), usage(80), None));
+    assert_eq!((record.image_model.as_deref(), record.host_model.as_deref()), (Some("gpt-image-2"), Some("gpt-5.5")));
+    assert_eq!((record.delivered.len(), record.missing), (1, None));
     assert!(record.first_byte_ms <= record.latency_ms && record.first_byte_ms.is_some());
+}
+
+#[tokio::test]
+async fn a_record_names_no_account_that_was_not_asked_and_says_what_is_missing() {
+    let fixture = Fixture::new().await;
+    fixture.open("refused").await.close(Outcome::refused("upstream_error")).await.unwrap();
+    let mut open = fixture.open("short").await;
+    let call = open.begin_attempt("primary");
+    open.end_attempt(call, None, Some(200));
+    open.close(Outcome::succeeded()).await.unwrap();
+    let records = fixture.store.list_records(&RecordFilter::default()).await.unwrap();
+    let told: Vec<_> = records.iter().map(|record| (record.account.as_deref(), record.missing)).collect();
+    assert_eq!(told, [(None, None), (Some("primary"), Some(1))]);
 }
 
 #[tokio::test]

@@ -49,6 +49,8 @@ struct RecordPage {
     cost: Option<String>,
     /// Input and output, each by images and text.
     tokens: Option<Tokens>,
+    /// The same of the text model, which does not count them apart.
+    host_tokens: Option<Tokens>,
 }
 
 /// Tokens as the page shows them.
@@ -88,6 +90,7 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
         images: images(&record),
         cost: record.cost_usd.map(|cost| format!("{cost:.4} USD")),
         tokens: record.usage.as_ref().map(Tokens::of),
+        host_tokens: record.host_usage.as_ref().map(Tokens::of),
         record,
     };
     Ok(rendered(StatusCode::OK, &template))
@@ -127,7 +130,7 @@ fn beginning_of(day: &str) -> Option<DateTime<Utc>> {
 /// What the images really were, in their order.
 fn images(record: &types::Record) -> String {
     let image = |image: &types::RecordImage| {
-        let parts = [image.size.as_deref(), image.output_format.as_deref()];
+        let parts = [image.size.as_deref(), image.output_format.as_deref(), image.quality.as_deref()];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     };
     record.delivered.iter().map(image).collect::<Vec<_>>().join("; ")

@@ -89,9 +89,14 @@ impl Drawn {
         std::mem::take(&mut self.progressed)
     }
 
-    /// Every token of the call, those of the text too.
+    /// Every token of the call, those of the text model too.
     pub(super) fn usage(&self) -> Option<Usage> {
         self.found.usage()
+    }
+
+    /// The text model, as the upstream names it.
+    pub(super) fn host_model(&self) -> Option<String> {
+        self.found.host_model()
     }
 
     /// What the upstream says instead of an image.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::fill::{self, Asked};
 use super::item::{Item, Kind};
 use super::lexer::Sink;
-use super::rewrite::{Summary, write_members};
+use super::rewrite::{DeliveredImage, Summary, write_members};
 use crate::image::Facts;
 
 /// A comment that keeps connections and proxies awake; no client takes it for an event.
@@ -118,8 +118,15 @@ impl Events {
 
     /// What the answer held so far.
     pub(super) fn summary(&self) -> Summary {
-        let usage = self.usage.or_else(|| self.members.get("usage").and_then(fill::usage));
-        Summary { delivered: self.done.into_iter().collect(), usage, response_id: None }
+        let name = |key| fill::name(&self.item.members, key).or_else(|| fill::name(&self.members, key));
+        let quality = fill::quality(&self.item.members, "quality").or_else(|| fill::quality(&self.members, "quality"));
+        let image = |facts| DeliveredImage { facts, quality: quality.map(str::to_owned) };
+        Summary {
+            delivered: self.done.map(image).into_iter().collect(),
+            usage: self.usage.or_else(|| fill::of_answer(&self.members)),
+            image_model: name("model").map(str::to_owned),
+            ..Summary::default()
+        }
     }
 
     /// What goes out when the answer breaks off: the frame that has begun becomes one that every client takes for an
@@ -184,7 +191,7 @@ impl Events {
             self.ready.push(Bytes::from(text));
             self.partials += 1;
         } else {
-            self.usage = self.item.members.get("usage").and_then(fill::usage);
+            self.usage = fill::of_answer(&self.item.members);
             self.done = Some(self.item.facts);
         }
     }

@@ -1,7 +1,7 @@
 //! The members around the images: what the upstream left out is filled in, what it left open is resolved.
 //!
-//! Pure. The types that clients enforce are those of the contract: `created` in whole seconds, `background` and
-//! `quality` never `auto`, `size` the pixels really delivered, `usage` complete and whole.
+//! Pure. The types that clients enforce are those of the contract: `created` in whole seconds, `background` and, in
+//! answers, `quality` never `auto`, `size` the pixels really delivered, `usage` complete and whole.
 
 use serde_json::{Map, Value, json};
 
@@ -34,9 +34,20 @@ pub(crate) struct Asked {
     pub(crate) now: i64,
 }
 
-/// Token counts as the upstream reported them.
+/// What an answer used, as the upstream reported it: each model by itself, because they have prices of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
+    /// The model that makes images.
+    pub(crate) image: Option<Tokens>,
+    /// The text model that runs the image tool, or makes a response without one.
+    pub(crate) host: Option<Tokens>,
+    /// All tokens of both.
+    pub(crate) total: u64,
+}
+
+/// Token counts of one model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tokens {
     /// Text and image tokens of the request.
     pub(crate) input: u64,
     /// Image tokens of the request.
@@ -53,33 +64,46 @@ pub(crate) struct Usage {
     pub(crate) total: u64,
 }
 
-/// When the model chose the quality and the upstream does not say which: the specification's word for normal images.
-const QUALITY_WHEN_UNSAID: &str = "medium";
+/// The word for a quality that the model chooses.
+const AUTO: &str = "auto";
+/// Qualities that the document has for answers.
+const QUALITIES: [&str; 3] = ["low", "medium", "high"];
+/// A longer name is none.
+const NAME_MAX: usize = 128;
 
 /// Every member of the answer but `data`. Nothing else that an upstream says goes on: it may speak of its account.
 pub(super) fn members(asked: &Asked, found: &Map<String, Value>, first: Option<Facts>) -> Map<String, Value> {
-    let word = |key: &str, allowed: &[&str]| {
-        let said = found.get(key).and_then(Value::as_str);
-        said.filter(|said| allowed.contains(said)).map(str::to_owned)
-    };
     let mut out = Map::new();
     let created = found.get("created").or_else(|| found.get("created_at")).and_then(seconds).unwrap_or(asked.now);
     out.insert("created".to_owned(), created.into());
-    let background = word("background", &["opaque", "transparent"]);
-    out.insert("background".to_owned(), background.unwrap_or_else(|| "opaque".to_owned()).into());
-    out.insert("model".to_owned(), asked.model.as_str().into());
+    let background = found.get("background").and_then(Value::as_str).filter(|said| *said == "transparent");
+    out.insert("background".to_owned(), background.unwrap_or("opaque").into());
+    let model = name(found, "model").unwrap_or(&asked.model);
+    out.insert("model".to_owned(), model.into());
     let format = first.map_or(asked.output_format, |facts| facts.format.as_str());
     out.insert("output_format".to_owned(), format.into());
-    let asked_quality = asked.quality.as_deref().unwrap_or(QUALITY_WHEN_UNSAID);
-    let quality = word("quality", &["low", "medium", "high", asked_quality]);
-    out.insert("quality".to_owned(), quality.unwrap_or_else(|| asked_quality.to_owned()).into());
+    let asked_quality = asked.quality.as_deref();
+    let quality = quality(found, "quality").filter(|named| QUALITIES.contains(named) || asked_quality == Some(named));
+    // A quality that nobody has named is not made up.
+    out.extend(quality.or(asked_quality).map(|quality| ("quality".to_owned(), quality.into())));
     let pixels = first.map(|facts| format!("{}x{}", facts.width, facts.height));
     let size = pixels.or_else(|| said_size(found)).or_else(|| asked.size.clone());
     out.extend(size.map(|size| ("size".to_owned(), size.into())));
-    // Tokens that are not known are not made up.
-    let usage = found.get("usage").and_then(usage);
+    // Nor are tokens that are not known.
+    let usage = found.get("usage").and_then(tokens);
     out.extend(usage.map(|usage| ("usage".to_owned(), usage.to_json())));
     out
+}
+
+/// The quality that the upstream names in this member. `auto` names none.
+pub(super) fn quality<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    name(found, key).filter(|named| *named != AUTO)
+}
+
+/// The name of a model, or a word like it, where a member is one: short, and without anything invisible.
+pub(super) fn name<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    let said = found.get(key).and_then(Value::as_str)?;
+    (!said.is_empty() && said.len() <= NAME_MAX && said.bytes().all(|byte| byte.is_ascii_graphic())).then_some(said)
 }
 
 /// The size as the upstream says it, if it is one.
@@ -90,10 +114,12 @@ fn said_size(found: &Map<String, Value>) -> Option<String> {
     (number(width) && number(height)).then(|| said.to_owned())
 }
 
-/// Every member of an event but its type and its image. The events of the field have no model; their answers have.
+/// Every member of an event but its type and its image. The events of the field have no model; their answers have. The
+/// official types have no event without a quality, so one that nobody has named is `auto`, which they know.
 pub(super) fn event_members(asked: &Asked, found: &Map<String, Value>, facts: Option<Facts>) -> Map<String, Value> {
     let mut out = members(asked, found, facts);
     out.remove("model");
+    out.entry("quality").or_insert_with(|| AUTO.into());
     if let Some(created) = out.remove("created") {
         out.insert("created_at".to_owned(), created);
     }
@@ -138,7 +164,7 @@ pub(super) fn is_something(key: &str, value: &Value) -> bool {
 }
 
 /// Reads the token counts; `None` where there is nothing that can be counted.
-pub(super) fn usage(value: &Value) -> Option<Usage> {
+pub(super) fn tokens(value: &Value) -> Option<Tokens> {
     let object = value.as_object()?;
     let input = object.get("input_tokens").and_then(count);
     let output = object.get("output_tokens").and_then(count);
@@ -149,7 +175,7 @@ pub(super) fn usage(value: &Value) -> Option<Usage> {
     let detail = |group: &str, name: &str| object.get(group).and_then(|details| details.get(name)).and_then(count);
     let input_image = detail("input_tokens_details", "image_tokens").unwrap_or(0);
     let output_text = detail("output_tokens_details", "text_tokens").unwrap_or(0);
-    Some(Usage {
+    Some(Tokens {
         input,
         input_image,
         input_text: detail("input_tokens_details", "text_tokens").unwrap_or(input.saturating_sub(input_image)),
@@ -161,37 +187,47 @@ pub(super) fn usage(value: &Value) -> Option<Usage> {
 }
 
 /// Both counts, where there are any.
-pub(crate) const fn sum(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.and(other)),
-        (Some(one), None) | (None, Some(one)) => Some(one),
-        (None, None) => None,
-    }
-}
-
-/// The tokens of the text of a response, and those of its images.
-pub(super) fn of_response(response: &Map<String, Value>) -> Option<Usage> {
-    sum(of_text(response), of_images(response))
-}
-
-/// What the images of a response cost, as the image endpoints would say it; where the upstream does not tell it apart,
-/// all that it says.
-pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<Usage> {
-    of_images(response).or_else(|| of_text(response))
-}
-
-fn of_text(response: &Map<String, Value>) -> Option<Usage> {
-    response.get("usage").and_then(usage).map(|usage| Usage {
-        input_image: 0,
-        input_text: usage.input,
-        output_image: 0,
-        output_text: usage.output,
-        ..usage
+pub(crate) fn sum(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
+    either(one, other, |one, other| Usage {
+        image: sum_tokens(one.image, other.image),
+        host: sum_tokens(one.host, other.host),
+        total: one.total.saturating_add(other.total),
     })
 }
 
-fn of_images(response: &Map<String, Value>) -> Option<Usage> {
-    response.get("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(usage)
+/// The same of one model.
+pub(super) fn sum_tokens(one: Option<Tokens>, other: Option<Tokens>) -> Option<Tokens> {
+    either(one, other, Tokens::and)
+}
+
+fn either<T>(one: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(both(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// What an answer of the image endpoints used.
+pub(super) fn of_answer(members: &Map<String, Value>) -> Option<Usage> {
+    Usage::of(members.get("usage").and_then(tokens), None)
+}
+
+/// What a response used: `usage` there is what the text model used.
+pub(super) fn of_response(response: &Map<String, Value>) -> Option<Usage> {
+    Usage::of(of_images(response), response.get("usage").and_then(tokens))
+}
+
+/// What the images of a response used, as the image endpoints would say it; where the upstream does not tell it apart,
+/// all that it says.
+pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<Tokens> {
+    of_images(response).or_else(|| {
+        let text = response.get("usage").and_then(tokens)?;
+        Some(Tokens { input_image: 0, input_text: text.input, output_image: 0, output_text: text.output, ..text })
+    })
+}
+
+fn of_images(response: &Map<String, Value>) -> Option<Tokens> {
+    response.get("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(tokens)
 }
 
 /// Decodes as much of a head of base64 as is whole, and asks what it is.
@@ -226,6 +262,16 @@ fn count(value: &Value) -> Option<u64> {
 // === impl Usage ===
 
 impl Usage {
+    /// Of both models, where anything is known of either.
+    pub(super) fn of(image: Option<Tokens>, host: Option<Tokens>) -> Option<Self> {
+        let total = sum_tokens(image, host)?.total;
+        Some(Self { image, host, total })
+    }
+}
+
+// === impl Tokens ===
+
+impl Tokens {
     /// Both together.
     const fn and(self, other: Self) -> Self {
         Self {
@@ -279,8 +325,8 @@ mod tests {
     }
 
     #[test]
-    fn missing_members_are_filled_in_and_tokens_are_not_made_up() {
-        let expected = json!({"created": 1_776_000_000, "background": "opaque", "model": "gpt-image-2", "output_format": "png", "quality": "medium", "size": "1024x1024"});
+    fn missing_members_are_filled_in_and_neither_tokens_nor_a_quality_are_made_up() {
+        let expected = json!({"created": 1_776_000_000, "background": "opaque", "model": "gpt-image-2", "output_format": "png", "size": "1024x1024"});
         check(&json!({}), None, &expected);
         check(&json!({"usage": null, "error": null}), None, &expected);
         check(&json!({"usage": {"input_tokens": -1}, "created": -5}), None, &expected);
@@ -292,18 +338,44 @@ mod tests {
         check(
             &json!({"created": 17.5, "background": "auto", "quality": "auto", "size": "auto", "output_format": "png", "extra": [1]}),
             Some(facts),
-            &json!({"created": 17, "background": "opaque", "model": "gpt-image-2", "output_format": "webp", "quality": "medium", "size": "1000x1500"}),
+            &json!({"created": 17, "background": "opaque", "model": "gpt-image-2", "output_format": "webp", "size": "1000x1500"}),
         );
     }
 
     #[test]
+    fn what_the_upstream_names_is_told_and_what_is_no_name_is_not() {
+        let named = |found: Value| {
+            let told = members(
+                &Asked { quality: Some("high".to_owned()), ..asked() },
+                found.as_object().expect("members"),
+                None,
+            );
+            (told["model"].clone(), told["quality"].clone())
+        };
+        let pair = |model: &str, quality: &str| (json!(model), json!(quality));
+        let snapshot = "gpt-image-2-2026-04-21";
+        assert_eq!(named(json!({"model": snapshot, "quality": "low"})), pair(snapshot, "low"));
+        for model in [json!(null), json!(7), json!(""), json!("two words"), json!("a\u{202e}b"), json!("m".repeat(129))]
+        {
+            assert_eq!(named(json!({"model": model, "quality": "auto"})), pair("gpt-image-2", "high"));
+        }
+    }
+
+    #[test]
+    fn an_event_always_has_a_quality() {
+        let found = json!({"model": "m", "quality": "auto"});
+        let told = event_members(&asked(), found.as_object().expect("members"), None);
+        assert_eq!((&told["quality"], told.get("model")), (&json!("auto"), None));
+    }
+
+    #[test]
     fn usage_is_completed_and_made_whole() {
-        let usage = usage(&json!({"input_tokens": 17.0, "output_tokens": 196})).expect("has counts");
+        let usage = tokens(&json!({"input_tokens": 17.0, "output_tokens": 196})).expect("has counts");
         assert_eq!(
             usage,
-            Usage { input: 17, input_text: 17, output: 196, output_image: 196, total: 213, ..Usage::default() }
+            Tokens { input: 17, input_text: 17, output: 196, output_image: 196, total: 213, ..Tokens::default() }
         );
-        assert_eq!(super::usage(&json!("many")), None);
-        assert_eq!(super::usage(&json!({"total_tokens": 5})), None);
+        assert_eq!(tokens(&json!("many")), None);
+        assert_eq!(tokens(&json!({"total_tokens": 5})), None);
     }
 }

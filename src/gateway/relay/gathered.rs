@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::course::Course;
-use super::fill::{self, Asked, Usage, sum};
+use super::fill::{self, Asked, Usage, sum, sum_tokens};
 use super::prove::Proven;
 use super::rewrite::{BEGIN, Summary, write_end};
 use super::tap::{Broken, Step};
@@ -90,8 +90,14 @@ pub(crate) async fn keep(proven: Proven, writer: Writer) -> Result<Kept, Unkept>
 /// One answer of these images, of which there must be one. `lost` was charged for those that are not among them.
 pub(crate) fn gather(images: Vec<Kept>, asked: Asked, lost: Option<Usage>) -> Proven {
     let charged = images.iter().map(|image| image.summary.usage).fold(lost, sum);
-    let delivered = images.iter().flat_map(|image| image.summary.delivered.iter().copied()).collect();
-    let summary = Summary { delivered, usage: charged, response_id: None };
+    let named = |name: fn(&Summary) -> Option<String>| images.iter().find_map(|image| name(&image.summary));
+    let summary = Summary {
+        delivered: images.iter().flat_map(|image| image.summary.delivered.iter().cloned()).collect(),
+        usage: charged,
+        image_model: named(|summary| summary.image_model.clone()),
+        host_model: named(|summary| summary.host_model.clone()),
+        response_id: None,
+    };
     Proven { course: Course::Gathered(Box::new(Gathered { asked, images, summary, at: 0, offset: 0, reading: None })) }
 }
 
@@ -100,7 +106,7 @@ pub(crate) fn gather(images: Vec<Kept>, asked: Asked, lost: Option<Usage>) -> Pr
 impl Kept {
     /// What the image is, where its head told.
     pub(crate) fn facts(&self) -> Option<Facts> {
-        self.summary.delivered.first().copied().flatten()
+        self.summary.delivered.first()?.facts
     }
 }
 
@@ -136,9 +142,9 @@ impl Gathered {
 
     fn end(&self) -> Bytes {
         let mut members = self.images.first().map(|image| image.members.clone()).unwrap_or_default();
-        let counted = self.images.iter().map(|image| image.members.get("usage").and_then(fill::usage));
+        let counted = self.images.iter().map(|image| image.members.get("usage").and_then(fill::tokens));
         members.remove("usage");
-        members.extend(counted.fold(None, sum).map(|usage| ("usage".to_owned(), usage.to_json())));
+        members.extend(counted.fold(None, sum_tokens).map(|usage| ("usage".to_owned(), usage.to_json())));
         let mut end = Vec::new();
         write_end(&mut end, &fill::members(&self.asked, &members, self.first()));
         Bytes::from(end)

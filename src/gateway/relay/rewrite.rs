@@ -35,15 +35,28 @@ pub(super) struct Rewrite {
     complete: bool,
 }
 
-/// What an answer held, once it is complete.
+/// What an answer held, once it is complete. A name is that of the upstream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
-    /// Each image passed on; `None` where its head did not tell.
-    pub(crate) delivered: Vec<Option<Facts>>,
+    /// Each image passed on.
+    pub(crate) delivered: Vec<DeliveredImage>,
     /// The token counts, where the upstream reported any that can be read.
     pub(crate) usage: Option<Usage>,
+    /// The model that makes images.
+    pub(crate) image_model: Option<String>,
+    /// The text model beside it.
+    pub(crate) host_model: Option<String>,
     /// The id of the response, if it has one.
     pub(crate) response_id: Option<String>,
+}
+
+/// An image that was passed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeliveredImage {
+    /// What it is, where its head told.
+    pub(crate) facts: Option<Facts>,
+    /// The quality that the upstream names.
+    pub(crate) quality: Option<String>,
 }
 
 // === impl Rewrite ===
@@ -119,9 +132,16 @@ impl Rewrite {
 
     /// What the answer held so far.
     pub(super) fn summary(&self) -> Summary {
-        let usage = self.members.get("usage").and_then(fill::usage);
-        // An answer of images has no id that a later request could continue from.
-        Summary { delivered: self.delivered.clone(), usage, response_id: None }
+        let quality = fill::quality(&self.members, "quality").map(str::to_owned);
+        let image = |facts| DeliveredImage { facts, quality: quality.clone() };
+        Summary {
+            delivered: self.delivered.iter().copied().map(image).collect(),
+            usage: fill::of_answer(&self.members),
+            image_model: fill::name(&self.members, "model").map(str::to_owned),
+            host_model: None,
+            // An answer of images has no id that a later request could continue from.
+            response_id: None,
+        }
     }
 
     /// More images than were asked for are not passed on, and of events only the final ones.

@@ -167,7 +167,7 @@ impl Tap {
         let summary = either!(&self.output, summary);
         // The caller reads what the image cost; what the text around it cost was paid as well.
         let Input::Response(drawn) = &self.input else { return summary };
-        Summary { usage: drawn.usage(), ..summary }
+        Summary { usage: drawn.usage(), host_model: drawn.host_model(), ..summary }
     }
 
     /// What the upstream said beside its image, of an answer that is whole.
@@ -297,7 +297,7 @@ impl Tap {
                 Output::Answer(rewrite) => (rewrite.members().clone(), rewrite.something()),
                 Output::Events(events) => (events.members(), events.something()),
             };
-            let usage = members.get("usage").and_then(fill::usage);
+            let usage = fill::of_answer(&members);
             Without { members, something, usage }
         })
     }

@@ -96,7 +96,7 @@ async fn missing_fields_are_added_and_the_image_is_untouched() {
                       "output_tokens": 2, "output_tokens_details": {"image_tokens": 2, "text_tokens": 0}, "total_tokens": 3},
         })
     );
-    let facts = summary.delivered[0].expect("a known head");
+    let facts = summary.delivered[0].facts.expect("a known head");
     assert_eq!((facts.format, facts.width, facts.height), (Format::Png, 1024, 1024));
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 }

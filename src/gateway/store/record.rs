@@ -35,7 +35,7 @@ pub(crate) struct Record {
     pub(crate) n: Option<u32>,
     /// What really was in the answer, image by image.
     pub(crate) delivered: Vec<Delivered>,
-    /// What the upstream counted.
+    /// What the model that makes images used, as the upstream counted it.
     pub(crate) usage: Option<Usage>,
     /// What it cost, where a price is known.
     pub(crate) cost_usd: Option<f64>,
@@ -45,7 +45,7 @@ pub(crate) struct Record {
     pub(crate) first_byte_ms: Option<u64>,
     /// Every upstream call, in order.
     pub(crate) attempts: Vec<Attempt>,
-    /// The account of the last attempt.
+    /// The account of the last attempt; of an intent that of the attempt that comes first.
     pub(crate) account: Option<String>,
     /// The name of the group.
     pub(crate) group: String,
@@ -69,6 +69,34 @@ pub(crate) struct Record {
     pub(crate) error_reason: Option<String>,
     /// The reason of the failure, in words of the upstream that are safe to show.
     pub(crate) error_detail: Option<String>,
+    /// How many of the images asked for are not in an answer that is complete, if any.
+    pub(crate) missing: Option<u32>,
+    /// The model that made the images, as the upstream names it, or else as the request does.
+    pub(crate) image_model: Option<String>,
+    /// The text model that ran the image tool, or made a response without one, as the upstream names it.
+    pub(crate) host_model: Option<String>,
+    /// What that text model used, as the upstream counted it.
+    pub(crate) host_usage: Option<Usage>,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// How many of the images asked for are not in the answer; `None` unless it is complete and lacks some.
+    pub(crate) fn count_missing(&self) -> Option<u32> {
+        let delivered = u32::try_from(self.delivered.len()).unwrap_or(u32::MAX);
+        let missing = self.n.filter(|_| self.state == State::Succeeded)?.saturating_sub(delivered);
+        (missing > 0).then_some(missing)
+    }
+
+    /// The tokens of both models together: those that went in, those that came out, and all of them.
+    pub(crate) fn tokens(&self) -> [Option<u64>; 3] {
+        let both = |count: fn(&Usage) -> Option<u64>| {
+            let counts = [&self.usage, &self.host_usage].map(|usage| usage.as_ref().and_then(count));
+            counts.into_iter().flatten().reduce(u64::saturating_add)
+        };
+        [both(|usage| usage.input_tokens), both(|usage| usage.output_tokens), both(|usage| usage.total_tokens)]
+    }
 }
 
 /// What became of a job.
@@ -122,9 +150,12 @@ pub(crate) struct Delivered {
     pub(crate) size: Option<String>,
     /// `png`, `jpeg` or `webp`.
     pub(crate) output_format: Option<String>,
+    /// The quality with which it was made, as the upstream names it, or else as the request does.
+    #[serde(default)]
+    pub(crate) quality: Option<String>,
 }
 
-/// Tokens as the upstream counted them.
+/// Tokens of one model as the upstream counted them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Usage {
     /// All tokens that went in.

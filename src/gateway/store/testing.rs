@@ -93,6 +93,10 @@ pub(crate) fn record(request_id: &str) -> Record {
         injected_tool: false,
         response_id: None,
         fingerprint: None,
+        missing: None,
+        image_model: None,
+        host_model: None,
+        host_usage: None,
     }
 }
 
@@ -101,7 +105,11 @@ pub(crate) fn finished(request_id: &str) -> Record {
     let details = |image, text| Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
     Record {
         state: State::Succeeded,
-        delivered: vec![Delivered { size: Some("1536x1024".to_owned()), output_format: Some("webp".to_owned()) }],
+        delivered: vec![Delivered {
+            size: Some("1536x1024".to_owned()),
+            output_format: Some("webp".to_owned()),
+            quality: Some("low".to_owned()),
+        }],
         usage: Some(Usage {
             input_tokens: Some(17),
             input_tokens_details: details(0, 17),
@@ -120,6 +128,15 @@ pub(crate) fn finished(request_id: &str) -> Record {
         }],
         account: Some("primary".to_owned()),
         response_id: Some("resp_1".to_owned()),
+        missing: Some(1),
+        image_model: Some("gpt-image-2-2026-04-21".to_owned()),
+        host_model: Some("gpt-5.5".to_owned()),
+        host_usage: Some(Usage {
+            input_tokens: Some(30),
+            output_tokens: Some(50),
+            total_tokens: Some(80),
+            ..Usage::default()
+        }),
         ..record(request_id)
     }
 }

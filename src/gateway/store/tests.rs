@@ -213,12 +213,15 @@ fn a_record_prints_as_the_documented_line() {
         r#"{"request_id":"…","created_at":"2026-11-21T03:00:00.123Z","operation":"create_image","#,
         r#""model":"gpt-image-2","stream":false,"state":"succeeded","error_code":null,"size":"1536x1024","#,
         r#""quality":"low","output_format":"webp","n":2,"#,
-        r#""delivered":[{"size":"1536x1024","output_format":"webp"}],"#,
+        r#""delivered":[{"size":"1536x1024","output_format":"webp","quality":"low"}],"#,
         r#""usage":{"input_tokens":17,"input_tokens_details":{"image_tokens":0,"text_tokens":17},"#,
         r#""output_tokens":392,"output_tokens_details":{"image_tokens":392,"text_tokens":0},"total_tokens":409},"#,
         r#""cost_usd":null,"latency_ms":8123,"first_byte_ms":8011,"#,
         r#""attempts":[{"account":"primary","class":null,"status":200,"latency_ms":8100,"upstream_request_id":"req_1"}],"#,
-        r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1","fallback":null,"injected_tool":false,"error_reason":null,"error_detail":null}"#,
+        r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1","fallback":null,"injected_tool":false,"error_reason":null,"error_detail":null,"#,
+        r#""missing":1,"image_model":"gpt-image-2-2026-04-21","host_model":"gpt-5.5","#,
+        r#""host_usage":{"input_tokens":30,"input_tokens_details":null,"output_tokens":50,"#,
+        r#""output_tokens_details":null,"total_tokens":80}}"#,
     );
     assert_eq!(serde_json::to_string(&record).unwrap(), expected);
 }

@@ -203,11 +203,8 @@ impl Metrics {
             let labels = AttemptLabels { account: attempt.account.clone(), class: class(attempt.class) };
             self.attempts.get_or_create(&labels).inc();
         }
-        let usage = record.usage.as_ref();
-        for (direction, tokens) in [
-            ("input", usage.and_then(|usage| usage.input_tokens)),
-            ("output", usage.and_then(|usage| usage.output_tokens)),
-        ] {
+        let [input, output, _] = record.tokens();
+        for (direction, tokens) in [("input", input), ("output", output)] {
             if let Some(tokens) = tokens {
                 let labels = TokenLabels { operation: operation(), direction: Word(direction) };
                 self.tokens.get_or_create(&labels).inc_by(tokens);

@@ -8,7 +8,7 @@ use crate::gateway::names;
 use super::{Counts, DayCounts, NamedCounts, NamedRecord};
 
 /// The names are those of the JSON records; what is nested there is named with both words.
-const RECORD: [&str; 34] = [
+const RECORD: [&str; 40] = [
     "request_id",
     "created_at",
     "operation",
@@ -43,6 +43,12 @@ const RECORD: [&str; 34] = [
     "injected_tool",
     "error_reason",
     "error_detail",
+    "missing",
+    "image_model",
+    "host_model",
+    "host_input_tokens",
+    "host_output_tokens",
+    "host_total_tokens",
 ];
 
 const COUNTS: [&str; 8] =
@@ -78,6 +84,7 @@ pub(crate) fn keys(keys: &[NamedCounts]) -> String {
 
 fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [String; RECORD.len()] {
     let usage = record.usage.clone().unwrap_or_default();
+    let host = record.host_usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
     let output = usage.output_tokens_details.unwrap_or_default();
     [
@@ -115,6 +122,12 @@ fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [Stri
         record.injected_tool.to_string(),
         text(&record.error_reason),
         text(&record.error_detail),
+        number(record.missing),
+        text(&record.image_model),
+        text(&record.host_model),
+        number(host.input_tokens),
+        number(host.output_tokens),
+        number(host.total_tokens),
     ]
 }
 
@@ -182,12 +195,13 @@ mod tests {
             let hostile = || Some(formula.to_owned());
             (record.model, record.end_user, record.size, record.fallback) =
                 (hostile(), hostile(), hostile(), hostile());
+            (record.image_model, record.host_model) = (hostile(), hostile());
             formula.clone_into(&mut record.group);
             let record = NamedRecord { record, key_name: hostile(), user_name: hostile() };
             let written = records([&record]);
             let guarded = quoted(&format!("'{formula}"));
-            assert_eq!(written.matches(&guarded).count(), 7, "{written}");
-            assert_eq!(written.matches(formula).count(), 7, "{written}");
+            assert_eq!(written.matches(&guarded).count(), 9, "{written}");
+            assert_eq!(written.matches(formula).count(), 9, "{written}");
         }
         assert_eq!(safe("a=b"), "a=b");
     }

@@ -76,6 +76,7 @@ fn some_images_are_an_answer_that_says_how_many_are_missing() {
         assert_eq!(upstream.attempts(), 3, "nothing was tried again: {script}");
         let record = gateway.settled(1).pop().expect("a record");
         assert_eq!((&record["state"], record["delivered"].as_array().map(Vec::len)), (&json!("succeeded"), Some(2)));
+        assert_eq!(record["missing"], 1, "{script}: {record}");
         assert_eq!(classes(&record), ["-", "-", class], "{script}: {record}");
     }
 }

@@ -132,7 +132,7 @@ fn a_plain_caller_who_leaves_has_paid_and_the_response_is_recorded() {
     upstream.open_gate("go");
     let record = gateway.settled(1).remove(0);
     assert_eq!(
-        (&record["state"], &record["usage"]["output_tokens_details"]["text_tokens"]),
+        (&record["state"], &record["host_usage"]["output_tokens"]),
         // The answer is read to its end for the client's own retry, as at the image endpoints.
         (&json!("succeeded"), &json!(50))
     );

@@ -134,7 +134,7 @@ fn events_pass_to_the_byte_in_every_size_and_framing() {
 }
 
 #[test]
-fn text_and_images_are_recorded_together() {
+fn text_and_images_are_recorded_apart() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     for stream in [false, true] {
@@ -148,14 +148,17 @@ fn text_and_images_are_recorded_together() {
         assert_eq!((&record["operation"], &record["state"]), (&json!("create_response"), &json!("succeeded")));
         assert_eq!((&record["model"], &record["n"]), (&json!("gpt-5.5"), &Value::Null));
         let text = attempt.usage.as_ref().expect("tokens");
-        let image = &record["usage"]["output_tokens_details"]["image_tokens"];
-        assert_eq!(record["usage"]["output_tokens_details"]["text_tokens"], text["output_tokens"]);
+        for field in ["input_tokens", "output_tokens", "total_tokens"] {
+            assert_eq!(record["host_usage"][field], text[field], "{record}");
+        }
         let drew = !attempt.images.is_empty();
-        assert_eq!(*image, if drew { 196 } else { 0 });
+        assert_eq!(record["usage"].is_null(), !drew, "{record}");
+        assert!(!drew || record["usage"]["output_tokens"] == 196, "{record}");
+        assert_eq!((&record["host_model"], &record["missing"]), (&json!("gpt-5.5"), &Value::Null), "{record}");
         assert_eq!(record["attempts"][0]["account"], "only");
     }
     for record in &records[..2] {
-        assert_eq!(record["delivered"], json!([{"size": "1024x640", "output_format": "png"}]));
+        assert_eq!(record["delivered"], json!([{"size": "1024x640", "output_format": "png", "quality": "low"}]));
         assert_eq!(
             (&record["size"], &record["quality"], &record["output_format"]),
             (&json!("1024x640"), &json!("low"), &json!("png"))
@@ -164,6 +167,28 @@ fn text_and_images_are_recorded_together() {
     assert_eq!((&records[2]["size"], &records[2]["delivered"]), (&Value::Null, &json!([])));
     assert_eq!(records[2]["end_user"], "u-7");
     assert_eq!((&records[0]["stream"], &records[1]["stream"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn the_model_that_drew_and_the_quality_of_its_images_are_recorded() {
+    let upstream = FakeUpstream::start();
+    let gateway = before(&upstream);
+    let named = "gpt-image-2-2026-04-21";
+    for stream in [false, true] {
+        let mut body = drawing(&format!("model={named}"), stream);
+        let tool = body["tools"]
+            .as_array_mut()
+            .and_then(|tools| tools.iter_mut().find(|tool| tool["type"] == "image_generation"));
+        tool.expect("an image tool")["quality"] = json!("auto");
+        assert_eq!(call(&gateway).json(&body).send(gateway.address()).status, 200);
+        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        assert_eq!((&record["model"], &record["image_model"]), (&json!("gpt-5.5"), &json!(named)), "{record}");
+        assert_eq!(
+            (&record["quality"], &record["delivered"][0]["quality"]),
+            (&json!("auto"), &json!("low")),
+            "{record}"
+        );
+    }
 }
 
 #[test]

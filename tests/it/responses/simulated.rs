@@ -15,9 +15,11 @@ fn the_simulator_draws_with_the_tool_and_talks_without() {
     let talk = call(&gateway).json(&task(&json!({}))).send(gateway.address()).good();
     assert_eq!(talk["output"][0]["type"], "message");
     let records = gateway.settled(2);
-    assert_eq!(records[0]["delivered"], json!([{"size": "1024x640", "output_format": "png"}]));
+    assert_eq!(records[0]["delivered"], json!([{"size": "1024x640", "output_format": "png", "quality": "low"}]));
     assert_eq!((&records[0]["operation"], &records[1]["delivered"]), (&json!("create_response"), &json!([])));
     assert!(records[0]["usage"]["output_tokens_details"]["image_tokens"].as_u64() > Some(0));
+    assert!(records.iter().all(|record| record["host_usage"]["total_tokens"].as_u64() > Some(0)));
+    assert!(records[1]["usage"].is_null(), "nothing was drawn: {}", records[1]);
 }
 
 #[test]

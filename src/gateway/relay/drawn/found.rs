@@ -18,6 +18,9 @@ const OF_EVENT: [&str; 9] =
     ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
 /// What is read of the response itself.
 const OF_RESPONSE: [&str; 6] = ["created_at", "error", "incomplete_details", "status", "tool_usage", "usage"];
+/// The names of the models in the response: the text model, and that of its only tool.
+const HOST_MODEL: &str = "model";
+const TOOL_MODEL: &str = "tools[].model";
 /// What an answer says of an image.
 const OF_IMAGE: [&str; 5] = ["background", "output_format", "quality", "revised_prompt", "size"];
 
@@ -109,6 +112,10 @@ impl Found {
         fill::of_response(&self.response)
     }
 
+    pub(super) fn host_model(&self) -> Option<String> {
+        fill::name(&self.response, HOST_MODEL).map(str::to_owned)
+    }
+
     /// The current event is over; its data must be whole.
     pub(super) fn end_event(&mut self, data: &Scan, sink: &mut impl Sink) -> Result<(), Malformed> {
         if !data.is_done() {
@@ -152,6 +159,8 @@ impl Found {
         tell(sink, &members);
         let created = self.response.get("created_at").cloned();
         created.into_iter().for_each(|created| sink.item_member("created".to_owned(), created));
+        let model = self.response.get(TOOL_MODEL).cloned();
+        model.into_iter().for_each(|model| sink.item_member("model".to_owned(), model));
         let usage = fill::shown_of_response(&self.response);
         usage.into_iter().for_each(|usage| sink.item_member("usage".to_owned(), usage.to_json()));
         sink.item_end();
@@ -245,6 +254,7 @@ impl<S: Sink> Reader for Reading<'_, S> {
             OF_DONE | OF_OUTPUT if self.found.wants_image() => Want::Image,
             _ => match (of_item(path), path.strip_prefix("response.")) {
                 (Some(member), _) => value(OF_ITEM.contains(&member)),
+                (None, Some(HOST_MODEL | TOOL_MODEL)) => Want::Value,
                 (None, Some(member)) => value(OF_RESPONSE.contains(&member)),
                 (None, None) => value(OF_EVENT.contains(&path)),
             },

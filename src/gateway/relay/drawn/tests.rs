@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::gateway::relay::tap::{Broken, Without};
 use crate::gateway::relay::{
-    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, Unkept, Usage, gather, keep, prove_drawn,
+    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, Tokens, Unkept, Usage, gather, keep, prove_drawn,
 };
 use crate::gateway::spool::Spool;
 use crate::gateway::spool::waits::tests::noted;
@@ -107,7 +107,7 @@ async fn read(proven: Proven) -> (String, Ending, Summary) {
 #[tokio::test]
 async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image() {
     let story = [
-        event("response.created", r#","response":{"created_at":99,"output":[],"tools":[{"type":"image_generation"}]}"#),
+        event("response.created", r#","response":{"created_at":99,"model":"gpt-5.5-x","output":[],"tools":[{"type":"image_generation","model":"drawer"}]}"#),
         ": comment\n\n".to_owned(),
         partial(OTHER),
         done(PNG_HEAD),
@@ -118,20 +118,24 @@ async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image(
     .concat();
     let usage = USAGE.replace('\n', "");
     let plain = format!(r#"{{"id":"r","created_at":99,"output":[{{"type":"reasoning"}},{}],{usage}}}"#, item(PNG_HEAD));
-    for (body, quality) in [(story.as_str(), "high"), (&story.replace('\n', "\r\n"), "high"), (&plain, "medium")] {
+    let (named, silent) = (("drawer", Some("high"), Some("gpt-5.5-x")), ("gpt-image-2", None, None));
+    let lines = story.replace('\n', "\r\n");
+    for (body, (model, quality, host)) in [(&story, named), (&lines, named), (&plain, silent)] {
         let (text, ending, summary) = told(body, false).await;
-        let expected = json!({"data": [{"b64_json": PNG_HEAD, "revised_prompt": "r\"p"}], "created": 99,
-            "background": "opaque", "model": "gpt-image-2", "output_format": "png", "quality": quality,
+        let mut expected = json!({"data": [{"b64_json": PNG_HEAD, "revised_prompt": "r\"p"}], "created": 99,
+            "background": "opaque", "model": model, "output_format": "png",
             "size": "1024x1024", "usage": {"input_tokens": 17, "output_tokens": 196, "total_tokens": 213,
                 "input_tokens_details": {"image_tokens": 0, "text_tokens": 17},
                 "output_tokens_details": {"image_tokens": 196, "text_tokens": 0}}});
+        quality.into_iter().for_each(|quality| expected["quality"] = json!(quality));
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
         let counted = summary.usage.expect("tokens");
-        assert_eq!(
-            (ending, counted.total, counted.output_text, counted.output_image),
-            (Ending::Complete, 293, 50, 196)
-        );
-        assert_eq!(summary.delivered.len(), 1);
+        let output = |tokens: Option<Tokens>| tokens.map(|tokens| tokens.output);
+        assert_eq!((ending, counted.total), (Ending::Complete, 293));
+        assert_eq!((output(counted.image), output(counted.host)), (Some(196), Some(50)));
+        assert_eq!((summary.delivered.len(), summary.delivered[0].quality.as_deref()), (1, quality));
+        let models = (summary.image_model.as_deref(), summary.host_model.as_deref());
+        assert_eq!(models, (host.map(|_| model), host));
     }
 }
 
@@ -335,9 +339,9 @@ async fn several_kept_images_are_one_answer() {
         images.push(keep(proven, spool.begin().expect("a place")).await.expect("kept"));
     }
     let answer = Asked { count: 2, ..asked(false) };
-    let lost = Usage { input: 5, input_text: 5, total: 5, ..Usage::default() };
+    let lost = Usage::of(Some(Tokens { input: 5, input_text: 5, total: 5, ..Tokens::default() }), None);
     let before = noted();
-    let (text, ending, summary) = read(gather(images, answer, Some(lost))).await;
+    let (text, ending, summary) = read(gather(images, answer, lost)).await;
     assert_eq!(noted(), before, "no file is read on a thread of the runtime");
     let json: Value = serde_json::from_str(&text).expect("JSON");
     let found: Vec<&Value> = json["data"].as_array().expect("images").iter().map(|image| &image["b64_json"]).collect();

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::gateway::relay::fill::{self, Usage};
 use crate::gateway::relay::item::Item;
-use crate::gateway::relay::rewrite::Summary;
+use crate::gateway::relay::rewrite::{DeliveredImage, Summary};
 use crate::gateway::relay::scan::{Reader, Want};
 use crate::gateway::upstream::is_refusal;
 use crate::image::Facts;
@@ -30,8 +30,14 @@ pub(super) struct Notes {
     event: Map<String, Value>,
     /// Members of the response itself.
     response: Map<String, Value>,
+    /// Members of the tool that is being read.
+    tool: Map<String, Value>,
+    /// The model of the image tool.
+    image_model: Option<String>,
     image: Item,
-    delivered: Vec<Option<Facts>>,
+    delivered: Vec<DeliveredImage>,
+    /// The item of the last image is not complete, and may still name its quality.
+    in_item: bool,
     /// Images that have begun, partial ones too.
     begun: bool,
     /// The image calls at work: the place and the id of each.
@@ -76,8 +82,11 @@ impl Notes {
             events: false,
             event: Map::new(),
             response: Map::new(),
+            tool: Map::new(),
+            image_model: None,
             image: Item::default(),
             delivered: Vec::new(),
+            in_item: false,
             begun: false,
             calls: Vec::new(),
             next: 0,
@@ -111,6 +120,7 @@ impl Notes {
     pub(super) fn end_event(&mut self) -> Meaning {
         let meaning = self.meaning();
         let event = std::mem::take(&mut self.event);
+        self.end_item(fill::quality(&event, "item.quality"));
         if let Some(number) = event.get("sequence_number").and_then(Value::as_u64) {
             self.next = self.next.max(number.saturating_add(1));
         }
@@ -150,14 +160,29 @@ impl Notes {
     /// What the first image is, and whether more bytes could still tell.
     pub(super) fn first(&self) -> (Option<Facts>, bool) {
         match self.delivered.first() {
-            Some(facts) => (*facts, false),
+            Some(image) => (image.facts, false),
             None => (self.image.facts, self.image.may_still_tell()),
         }
     }
 
     pub(super) fn summary(&self) -> Summary {
         let id = self.response.get("id").and_then(Value::as_str).filter(|id| id.len() <= ID_MAX);
-        Summary { delivered: self.delivered.clone(), usage: self.usage(), response_id: id.map(str::to_owned) }
+        Summary {
+            delivered: self.delivered.clone(),
+            usage: self.usage(),
+            image_model: self.image_model.clone(),
+            host_model: fill::name(&self.response, "model").map(str::to_owned),
+            response_id: id.map(str::to_owned),
+        }
+    }
+
+    /// An item is complete: of an image it has said the quality, if it says it at all.
+    fn end_item(&mut self, quality: Option<&str>) {
+        if std::mem::take(&mut self.in_item)
+            && let Some(image) = self.delivered.last_mut()
+        {
+            image.quality = quality.map(str::to_owned);
+        }
     }
 
     /// The tokens that were charged so far.
@@ -244,10 +269,15 @@ impl Reader for Notes {
             | "param"
             | "item.type"
             | "item.id"
+            | "item.quality"
             | "response.id"
             | "response.created_at"
             | "response.status"
             | "response.error"
+            | "response.model"
+            | "response.output[].quality"
+            | "response.tools[].model"
+            | "response.tools[].type"
             | "response.usage"
             | "response.tool_usage" => Want::Value,
             "item.result" | "partial_image_b64" | "response.output[].result" => Want::Image,
@@ -256,7 +286,9 @@ impl Reader for Notes {
     }
 
     fn value(&mut self, path: &str, value: Value) {
-        if let Some(name) = path.strip_prefix("response.") {
+        if let Some(name) = path.strip_prefix("response.tools[].") {
+            self.tool.insert(name.to_owned(), value);
+        } else if let Some(name) = path.strip_prefix("response.") {
             self.response.insert(name.to_owned(), value);
         } else {
             self.event.insert(path.to_owned(), value);
@@ -282,7 +314,25 @@ impl Reader for Notes {
         let mut image = std::mem::take(&mut self.image);
         image.end();
         if path != "partial_image_b64" && self.delivered.len() < IMAGES_MAX {
-            self.delivered.push(image.facts);
+            self.delivered.push(DeliveredImage { facts: image.facts, quality: None });
+            self.in_item = true;
+        }
+    }
+
+    fn close(&mut self, path: &str) {
+        match path {
+            "response.tools[]" => {
+                let tool = std::mem::take(&mut self.tool);
+                if tool.get("type").and_then(Value::as_str) == Some("image_generation") {
+                    self.image_model = fill::name(&tool, "model").map(str::to_owned);
+                }
+            }
+            "response.output[]" => {
+                let quality = self.response.remove("output[].quality");
+                let item = Map::from_iter(quality.map(|quality| ("quality".to_owned(), quality)));
+                self.end_item(fill::quality(&item, "quality"));
+            }
+            _ => {}
         }
     }
 }

@@ -121,16 +121,36 @@ async fn a_plain_response_passes_byte_for_byte_whatever_is_in_it() {
         }
     }
     let (_, _, summary) = out(pieces(&spaced, 4096), false).await;
-    let facts = summary.delivered[0].expect("a known head");
+    let facts = summary.delivered[0].facts.expect("a known head");
     assert_eq!((facts.width, facts.height, summary.delivered.len()), (1024, 1024, 1));
 }
 
 #[tokio::test]
-async fn tokens_of_the_text_and_of_its_images_are_added() {
+async fn tokens_of_the_text_and_of_its_images_are_apart() {
     let (_, _, summary) = out(pieces(&response("completed", &usage()).to_string(), 50), false).await;
     let found = summary.usage.expect("tokens");
-    assert_eq!((found.input, found.input_text, found.input_image), (47, 42, 5));
-    assert_eq!((found.output, found.output_text, found.output_image, found.total), (246, 50, 196, 293));
+    let (image, host) = (found.image.expect("tokens of the image"), found.host.expect("tokens of the text"));
+    assert_eq!((image.input, image.input_text, image.input_image, image.output), (17, 12, 5, 196));
+    assert_eq!((host.input, host.output, host.total, found.total), (30, 50, 80, 293));
+}
+
+#[tokio::test]
+async fn the_models_and_the_quality_of_each_image_are_known() {
+    let image = |quality: Value| json!({"type": "image_generation_call", "id": "ig_1", "result": base64(400), "quality": quality});
+    let (output, tools) = (
+        json!([image("low".into()), {"type": "message", "quality": "none"}, image("auto".into())]),
+        json!([{"type": "function", "model": "no"}, {"model": "drawer", "type": "image_generation"}, {"type": "mcp", "model": "no"}]),
+    );
+    let whole = response("completed", &json!({"output": output, "tools": tools, "model": "gpt-5.5-x"}));
+    let done = |at: usize| frame("response.output_item.done", json!({"output_index": at, "item": output[at]}));
+    let story = [done(0), done(1), done(2), frame("response.completed", json!({ "response": whole }))].concat();
+    for (body, stream) in [(whole.to_string(), false), (story, true)] {
+        let (_, _, summary) = out(pieces(&body, 50), stream).await;
+        let qualities: Vec<_> = summary.delivered.iter().map(|image| image.quality.as_deref()).collect();
+        assert_eq!(qualities, [Some("low"), None], "{stream}");
+        let models = (summary.image_model.as_deref(), summary.host_model.as_deref());
+        assert_eq!(models, (Some("drawer"), Some("gpt-5.5-x")), "{stream}");
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,8 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     input_image_tokens = $6, input_text_tokens = $7, output_tokens = $8, output_image_tokens = $9, \
     output_text_tokens = $10, total_tokens = $11, cost_usd = $12, latency_ms = $13, first_byte_ms = $14, \
     attempts = $15, account = $16, fallback = $17, response_id = $18, error_reason = $19, \
-    error_detail = $20 \
+    error_detail = $20, image_model = $21, host_model = $22, host_input_tokens = $23, host_output_tokens = $24, \
+    host_total_tokens = $25 \
     WHERE request_id = $1 AND state = 'running'";
 
 /// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows.
@@ -58,6 +59,7 @@ pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> Statement<'q> {
 
 pub(super) fn close(record: &Record) -> sqlx::Result<Statement<'_>> {
     let usage = record.usage.clone().unwrap_or_default();
+    let host = record.host_usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
     let output = usage.output_tokens_details.unwrap_or_default();
     Ok(sqlx::query(CLOSE)
@@ -80,7 +82,12 @@ pub(super) fn close(record: &Record) -> sqlx::Result<Statement<'_>> {
         .bind(&record.fallback)
         .bind(&record.response_id)
         .bind(&record.error_reason)
-        .bind(&record.error_detail))
+        .bind(&record.error_detail)
+        .bind(&record.image_model)
+        .bind(&record.host_model)
+        .bind(number(host.input_tokens))
+        .bind(number(host.output_tokens))
+        .bind(number(host.total_tokens)))
 }
 
 pub(super) fn note(record: &Record) -> sqlx::Result<Statement<'_>> {

@@ -34,14 +34,14 @@ async fn counted(store: &dyn Store) -> BTreeMap<Place, Counts> {
 }
 
 fn add(sum: &mut Counts, record: &Record) {
-    let usage = record.usage.clone().unwrap_or_default();
+    let [input, output, total] = record.tokens().map(Option::unwrap_or_default);
     sum.requests += 1;
     sum.succeeded += u64::from(record.state == State::Succeeded);
     sum.failed += u64::from(record.state != State::Succeeded);
     sum.images += record.delivered.len() as u64;
-    sum.input_tokens += usage.input_tokens.unwrap_or(0);
-    sum.output_tokens += usage.output_tokens.unwrap_or(0);
-    sum.total_tokens += usage.total_tokens.unwrap_or(0);
+    sum.input_tokens += input;
+    sum.output_tokens += output;
+    sum.total_tokens += total;
 }
 
 /// The counts as the records have them.
@@ -69,13 +69,18 @@ fn intent(random: &mut Random, id: &str) -> Record {
 
 fn outcome(random: &mut Random, open: &Record) -> Record {
     let tokens = |random: &mut Random| (random.below(3) > 0).then(|| random.below(5000));
-    let (input_tokens, output_tokens, total_tokens) = (tokens(random), tokens(random), tokens(random));
-    let usage = Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() };
-    let image = Delivered { size: None, output_format: Some("png".to_owned()) };
+    let mut usage = || {
+        let (input_tokens, output_tokens, total_tokens) = (tokens(random), tokens(random), tokens(random));
+        Some(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() })
+            .filter(|usage| *usage != Usage::default())
+    };
+    let (usage, host_usage) = (usage(), usage());
+    let image = Delivered { size: None, output_format: Some("png".to_owned()), quality: None };
     Record {
         state: random.of(&[State::Succeeded, State::Failed, State::Refused, State::Cancelled, State::Interrupted]),
         delivered: vec![image; usize::try_from(random.below(4)).unwrap()],
-        usage: Some(usage).filter(|usage| *usage != Usage::default()),
+        usage,
+        host_usage,
         ..open.clone()
     }
 }
@@ -150,8 +155,8 @@ async fn an_intent_is_not_counted_before_it_is_closed() {
         assert_eq!(store.usage_by_day(&UsageFilter::default()).await.unwrap(), []);
         write(&*store, &[RowWrite::Close(&finished("r1"))]).await;
         let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
-        let expected = Counts { requests: 1, succeeded: 1, images: 1, input_tokens: 17, output_tokens: 392, ..counts };
-        assert_eq!((counts, counts.total_tokens, counts.failed), (expected, 409, 0));
+        let expected = Counts { requests: 1, succeeded: 1, images: 1, input_tokens: 47, output_tokens: 442, ..counts };
+        assert_eq!((counts, counts.total_tokens, counts.failed), (expected, 489, 0));
     }
 }
 
@@ -232,7 +237,8 @@ async fn counts_end_at_the_largest_number_and_nothing_breaks() {
         let huge = Usage { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..Usage::default() };
         for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {
             let open = Record { key: key.into(), ..record(id) };
-            let closed = Record { state: State::Succeeded, usage: Some(huge.clone()), ..open.clone() };
+            let (usage, host_usage) = (Some(huge.clone()), Some(huge.clone()));
+            let closed = Record { state: State::Succeeded, usage, host_usage, ..open.clone() };
             let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
             assert_eq!(written, [Written::Done, Written::Done]);
         }

@@ -231,7 +231,7 @@ pub(super) fn resolved(script: &Script, request: &Value) -> Vec<(&'static str, V
     let quality = request["quality"].as_str().filter(|quality| *quality != "auto").unwrap_or("low");
     vec![
         ("background", json!("opaque")),
-        ("model", request["model"].clone()),
+        ("model", script.get("model").map_or_else(|| request["model"].clone(), Into::into)),
         ("output_format", json!(format)),
         ("quality", json!(quality)),
         ("size", json!(format!("{width}x{height}"))),

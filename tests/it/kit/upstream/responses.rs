@@ -278,8 +278,9 @@ impl Story<'_> {
         if base64 != FILLER {
             self.images.push(base64.clone());
         }
-        let mut item: Map<String, Value> =
-            answer::resolved(self.script, &asked).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut fields = answer::resolved(self.script, &asked);
+        answer::edit(self.script, &mut fields);
+        let mut item: Map<String, Value> = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         item.remove("model");
         item.insert("revised_prompt".to_owned(), answer::revised(self.script, &asked));
         let call = json!({"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": base64});
@@ -316,11 +317,20 @@ impl Story<'_> {
                "content": [{"type": "output_text", "text": "Done.", "annotations": [], "logprobs": []}]})
     }
 
+    /// The tool as upstreams repeat it, without its pictures.
+    fn tools(&self) -> Vec<Value> {
+        let mut tool = self.asked.clone().unwrap_or_default();
+        let Some(members) = tool.as_object_mut() else { return Vec::new() };
+        members.retain(|name, _| !matches!(name.as_str(), "prompt" | "input_image_mask"));
+        members.extend(self.script.get("model").map(|model| ("model".to_owned(), model.into())));
+        vec![tool]
+    }
+
     fn response(&self, status: &str, output: &[Value]) -> Value {
         let mut response = json!({
             "id": format!("resp_{}", self.at), "object": "response", "created_at": 1_776_000_000 + self.at,
             "status": status, "model": self.model, "output": output, "error": null, "incomplete_details": null,
-            "parallel_tool_calls": true, "tool_choice": "auto", "tools": [], "usage": null,
+            "parallel_tool_calls": true, "tool_choice": "auto", "tools": self.tools(), "usage": null,
         });
         if status == "completed" {
             response["usage"] = self.usage();

@@ -15,6 +15,7 @@
 //! | `coding=W` | the body is really compressed, and labelled so: `gzip`, or `bomb` (a few MB that become more than a GB) |
 //! | `type=V` | the header `content-type` |
 //! | `size=WxH` `format=F` | delivers these instead of what was asked |
+//! | `model=M` | names this model of its images instead of the one that was asked for |
 //! | `b64=N` | the first image is N characters of base64, made as they are sent |
 //! | `extra=N` `images=N` | N images more than asked, or N whatever was asked |
 //! | `data=W` | `empty`, `null`, `blank`, `missing` (no `b64_json`), `words` (a text instead), `none` (no `data`) |
@@ -68,7 +69,7 @@
 
 use std::collections::BTreeMap;
 
-const WORDS: [&str; 57] = [
+const WORDS: [&str; 58] = [
     "models",
     "status",
     "body",
@@ -80,6 +81,7 @@ const WORDS: [&str; 57] = [
     "type",
     "size",
     "format",
+    "model",
     "b64",
     "extra",
     "data",

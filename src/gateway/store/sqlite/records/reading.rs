@@ -109,7 +109,7 @@ fn push_state(query: &mut QueryBuilder<Sqlite>, state: Option<State>) {
 }
 
 fn record(row: &SqliteRow) -> sqlx::Result<Record> {
-    Ok(Record {
+    let mut record = Record {
         request_id: text(row, "request_id")?,
         created_at: parsed(row, "created_at")?,
         operation: text(row, "operation")?,
@@ -138,7 +138,13 @@ fn record(row: &SqliteRow) -> sqlx::Result<Record> {
         injected_tool: row.try_get("injected_tool")?,
         response_id: row.try_get("response_id")?,
         fingerprint: optional_hash(row, "fingerprint")?,
-    })
+        missing: None,
+        image_model: row.try_get("image_model")?,
+        host_model: row.try_get("host_model")?,
+        host_usage: host_usage(row)?,
+    };
+    record.missing = record.count_missing();
+    Ok(record)
 }
 
 fn usage(row: &SqliteRow) -> sqlx::Result<Option<Usage>> {
@@ -148,6 +154,17 @@ fn usage(row: &SqliteRow) -> sqlx::Result<Option<Usage>> {
         output_tokens: count(row, "output_tokens")?,
         output_tokens_details: details(row, "output_image_tokens", "output_text_tokens")?,
         total_tokens: count(row, "total_tokens")?,
+    };
+    Ok(Some(usage).filter(|usage| *usage != Usage::default()))
+}
+
+/// Text models have no details of their own here: what they read and write counts as one.
+fn host_usage(row: &SqliteRow) -> sqlx::Result<Option<Usage>> {
+    let usage = Usage {
+        input_tokens: count(row, "host_input_tokens")?,
+        output_tokens: count(row, "host_output_tokens")?,
+        total_tokens: count(row, "host_total_tokens")?,
+        ..Usage::default()
     };
     Ok(Some(usage).filter(|usage| *usage != Usage::default()))
 }
