@@ -89,7 +89,8 @@ fn every_required_field_has_a_case_of_the_corpus() {
     for part in &PARTS {
         for field in part.required {
             let field = field.replace('_', "-");
-            let case = if part.place.is_empty() { format!("no-{field}") } else { format!("{}-without-{field}", part.name) };
+            let case =
+                if part.place.is_empty() { format!("no-{field}") } else { format!("{}-without-{field}", part.name) };
             assert!(cases.contains(&format!("M004/{case}")), "{case}");
         }
     }
