@@ -139,6 +139,38 @@ fn every_package_that_the_manifest_names_is_served_to_the_byte() {
     }
 }
 
+/// What stands below `/skills/` in requests for what the manifest does not name.
+const OTHERS: &[&str] = &[
+    "",
+    "secret",
+    ".env",
+    "packages",
+    "packages/",
+    "packages/secret",
+    "packages/older-1.0.0.zip",
+    "README.md",
+    "packages/link-1.0.0.zip",
+    "skills.json/",
+    "/skills.json",
+    "SKILLS.JSON",
+    "skills.json%00",
+    "%2e%2e/secret",
+    "%2E%2E%2Fsecret",
+    "..%2fsecret",
+    "packages/%2e%2e/%2e%2e/secret",
+    "packages%2f..%2f..%2fsecret",
+    "packages/%2e%2e/skills.json",
+    "%2e/skills.json",
+    "packages/..%5c..%5csecret",
+    "..%5csecret",
+    "%252e%252e/secret",
+    "~/secret",
+    "C:/secret",
+    "file:%2f%2f%2fetc%2fpasswd",
+    "%2fetc%2fpasswd",
+    "//etc/passwd",
+];
+
 /// Everything below and beside the folder that the manifest does not name.
 #[test]
 fn nothing_is_served_that_the_manifest_does_not_name() {
@@ -153,38 +185,8 @@ fn nothing_is_served_that_the_manifest_does_not_name() {
     std::os::unix::fs::symlink("../../secret", root.join("packages/link-1.0.0.zip")).expect("a link");
     let (package, _) = packages(&gateway).swap_remove(0);
     let name = package.rsplit('/').next().expect("a name").to_owned();
-    let others = [
-        "",
-        "secret",
-        ".env",
-        "packages",
-        "packages/",
-        "packages/secret",
-        "packages/older-1.0.0.zip",
-        "README.md",
-        "packages/link-1.0.0.zip",
-        "skills.json/",
-        "/skills.json",
-        "SKILLS.JSON",
-        "skills.json%00",
-        "%2e%2e/secret",
-        "%2E%2E%2Fsecret",
-        "..%2fsecret",
-        "packages/%2e%2e/%2e%2e/secret",
-        "packages%2f..%2f..%2fsecret",
-        "packages/%2e%2e/skills.json",
-        "%2e/skills.json",
-        "packages/..%5c..%5csecret",
-        "..%5csecret",
-        "%252e%252e/secret",
-        "~/secret",
-        "C:/secret",
-        "file:%2f%2f%2fetc%2fpasswd",
-        "%2fetc%2fpasswd",
-        "//etc/passwd",
-    ];
     let here = root.display().to_string();
-    let paths = others.iter().map(|path| (*path).to_owned()).chain([
+    let paths = OTHERS.iter().map(|path| (*path).to_owned()).chain([
         here.clone(),
         format!("packages/{name}/"),
         format!("packages//{name}"),
