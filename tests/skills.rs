@@ -30,3 +30,5 @@ mod packages;
 mod reference;
 #[path = "skills/repositories.rs"]
 mod repositories;
+#[path = "skills/required.rs"]
+mod required;

@@ -1,4 +1,4 @@
-//! The skills that a folder publishes: its manifest, and the discovery index that follows from it.
+//! The skills that a folder publishes: its manifest, the discovery index that follows from it, and the packages that it names.
 //!
 //! Decides when the folder is looked at again, and whether what is found there may be published: only a manifest in
 //! which no error is found, and whose packages lie beside it, are its own and are safe.
@@ -8,10 +8,12 @@
 //! has changed, or could not be read. While nothing is published yet, whoever asks waits for the look that is under way.
 //! What has an error is told to the operator and not published: callers keep what was good before.
 
+mod package;
 mod stamps;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,6 +24,7 @@ use chrono::Utc;
 use crate::checkout::Checkout;
 use crate::manifest::{Files, Manifest, Options, Report, Source, check, discovery, verify};
 
+use package::Package;
 use stamps::{Noting, Stamp};
 
 /// The manifest in the folder.
@@ -46,6 +49,8 @@ pub(crate) struct Published {
     pub(crate) manifest: Document,
     /// The discovery index of Agent Skills.
     pub(crate) index: Document,
+    /// The packages, by their paths as the manifest writes them.
+    packages: HashMap<String, Arc<Package>>,
 }
 
 /// One document.
@@ -53,9 +58,13 @@ pub(crate) struct Published {
 pub(crate) struct Document {
     /// What it says.
     pub(crate) bytes: Bytes,
-    /// The strong entity tag, in its quotes: it changes with every byte.
-    pub(crate) tag: String,
+    /// What it is known by.
+    pub(crate) tag: Tag,
 }
+
+/// A strong entity tag, in its quotes: it changes with every byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(String);
 
 #[derive(Default)]
 struct State {
@@ -132,7 +141,7 @@ impl Registry {
         state.seen = seen;
         match result {
             Ok(published) => {
-                tracing::info!(tag = published.manifest.tag, "the skills are published");
+                tracing::info!(tag = published.manifest.tag.as_str(), "the skills are published");
                 state.complaint = None;
                 state.published = Some(Arc::new(published));
             }
@@ -162,7 +171,10 @@ impl Registry {
             seen.extend(stamps::inside(packages).into_iter().map(|path| Stamp::of(self.folder.join(path))));
         }
         let checkout = Noting::new(&checkout);
-        let result = publish(&checkout, &source);
+        let result = publish(&checkout, &source).and_then(|published| {
+            let packages = package::packages(&source, &self.folder, &seen).map_err(Unfit::Unreadable)?;
+            Ok(Published { packages, ..published })
+        });
         (checkout.was_read().then(|| seen.into()), result)
     }
 
@@ -180,7 +192,8 @@ fn publish(files: &dyn Files, source: &Source) -> Result<Published, Unfit> {
     options.files = Some(files);
     fit(&verify(source.clone(), &options))?;
     let index = discovery(source, None).map_err(|error| Unfit::Unreadable(error.to_string()))?;
-    Ok(Published { manifest: Document::new(source.bytes().to_vec()), index: Document::new(index.into_bytes()) })
+    let (manifest, index) = (Document::new(source.bytes().to_vec()), Document::new(index.into_bytes()));
+    Ok(Published { manifest, index, packages: HashMap::new() })
 }
 
 fn fit(report: &Report) -> Result<(), Unfit> {
@@ -194,17 +207,39 @@ fn fit(report: &Report) -> Result<(), Unfit> {
     })
 }
 
+// === impl Published ===
+
+impl Published {
+    /// The package at a path that the manifest names, spelled as it is there.
+    pub(crate) fn package(&self, path: &str) -> Option<&Arc<Package>> {
+        self.packages.get(path)
+    }
+}
+
 // === impl Document ===
 
 impl Document {
     fn new(bytes: Vec<u8>) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let hex: String = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { bytes: bytes.into(), tag: format!("\"{hex}\"") }
+        Self { bytes: bytes.into(), tag: Tag::new(&hex) }
+    }
+}
+
+// === impl Tag ===
+
+impl Tag {
+    fn new(digest: &str) -> Self {
+        Self(format!("\"{digest}\""))
+    }
+
+    /// The tag as a header has it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// Whether one of these tags, as `If-None-Match` lists them, is this one.
     pub(crate) fn is_known(&self, tags: &str) -> bool {
-        tags.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.tag)
+        tags.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.0)
     }
 }

@@ -3,12 +3,14 @@
 //! Decides what an entry says, when a package is made anew, and when a version has to be raised.
 //! Refuses to write: it hands back what there is to write, and nothing where something is wrong.
 //!
-//! - Everything that a `SKILL.md` can say comes from there, so that nothing is typed twice; what it cannot say (`api_docs`, the
-//!   API references, the repository, unknown fields) stays as it is in the manifest of before.
+//! - Everything that a `SKILL.md` or the document of an API reference can say comes from there, so that nothing is typed twice;
+//!   what they cannot say (the repository, unknown fields) or do not (`api_docs` of other JSON) stays as it is in the manifest
+//!   of before.
 //! - A package that was made is never made again while it holds what the folder holds: its bytes are what people have
 //!   pinned. Changed content under the same version is an error.
 //! - Times change only where something else does.
 
+mod apis;
 mod entry;
 mod folder;
 mod repository;
@@ -29,10 +31,12 @@ pub use repository::Facts;
 pub struct Recipe<'a> {
     /// The repository.
     pub files: &'a dyn Files,
-    /// The manifest of before, which is also where what no `SKILL.md` says comes from.
+    /// The manifest of before, which is also where what no file says comes from.
     pub previous: Option<&'a Source>,
     /// The folder whose folders are skills.
     pub skills: String,
+    /// The folder whose documents are API references.
+    pub apis: String,
     /// The folder that packages go to.
     pub packages: String,
     /// What is known of the repository.
@@ -58,6 +62,8 @@ pub struct Built {
     pub left_out: Vec<String>,
     /// Skills of the manifest of before that are no longer there.
     pub removed: Vec<String>,
+    /// API references of the manifest of before, by id, whose document is no longer there.
+    pub removed_apis: Vec<String>,
 }
 
 /// One thing that is in the way.
@@ -117,11 +123,12 @@ pub fn build(recipe: &Recipe<'_>) -> Result<Built, BuildError> {
     let mut built = Built::default();
     let mut problems = Vec::new();
     let repository = repository::node(&recipe.facts, previous.as_ref(), &mut problems);
+    let apis = apis::apis(recipe, previous.as_ref(), &mut problems);
     let mut skills = Vec::new();
     let mut names = Vec::new();
     for name in folders(recipe).map_err(|problem| BuildError(vec![problem]))? {
         let before = Before::of(previous.as_ref(), &name);
-        match entry::entry(recipe, &name, &before, &mut built) {
+        match entry::entry(recipe, &name, &before, &apis.ids, &mut built) {
             Ok(entry) => skills.push(entry),
             Err(found) => problems.extend(found),
         }
@@ -133,7 +140,10 @@ pub fn build(recipe: &Recipe<'_>) -> Result<Built, BuildError> {
     let old = previous.iter().flat_map(skills_of).filter_map(|entry| text(entry, "name"));
     built.removed = old.filter(|name| !names.iter().any(|other| other == name)).map(str::to_owned).collect();
     built.removed.dedup();
-    built.manifest = manifest(recipe, previous.as_ref(), repository, skills);
+    built.removed_apis = apis.removed;
+    let array = |entries| Node::new(Value::Array(entries));
+    let parts = [("repository", repository), ("skills", array(skills)), ("apis", array(apis.entries))];
+    built.manifest = manifest(recipe, previous.as_ref(), parts);
     Ok(built)
 }
 
@@ -208,20 +218,15 @@ fn folders(recipe: &Recipe<'_>) -> Result<Vec<String>, Problem> {
     Ok(names)
 }
 
-fn manifest(recipe: &Recipe<'_>, previous: Option<&Node>, repository: Node, skills: Vec<Node>) -> String {
+fn manifest(recipe: &Recipe<'_>, previous: Option<&Node>, parts: [(&str, Node); 3]) -> String {
     let mut root = previous.cloned().filter(|root| matches!(root.value, Value::Object(_)));
     let before = root.as_ref().map(|root| write(&canonical(root)));
     let root = root.get_or_insert_with(|| Node::new(Value::Object(Vec::new())));
     let Value::Object(members) = &mut root.value else { return String::new() };
-    let has = |members: &[Member], key: &str| members.iter().any(|member| member.key == key);
-    if !has(members, "schema_version") {
+    if !members.iter().any(|member| member.key == "schema_version") {
         set(members, "schema_version", string("1.0"));
     }
-    set(members, "repository", repository);
-    set(members, "skills", Node::new(Value::Array(skills)));
-    if !has(members, "apis") {
-        set(members, "apis", Node::new(Value::Array(Vec::new())));
-    }
+    parts.into_iter().for_each(|(key, part)| set(members, key, part));
     let unstamped = write(&canonical(&sorted(root)));
     if before.as_ref() == Some(&unstamped) && root.get("generated_at").is_some() {
         return unstamped;

@@ -15,6 +15,7 @@ mod shape;
 mod times;
 mod urls;
 
+pub(super) use fields::nearest;
 pub(super) use names::lenient;
 pub use options::{Options, Override, Overrides, OverridesError};
 pub(super) use shape::problem as shape_problem;

@@ -172,6 +172,18 @@ mod tests {
         }
     }
 
+    /// The specification gives no rules for values. What is refused all the same is refused for a reason.
+    #[test]
+    fn what_is_refused_in_the_manifest_alone_is_so_for_a_reason_that_is_told() {
+        let of_manifest = |rule: &&Rule| matches!(rule.class, Class::Shape | Class::Static);
+        let errors: Vec<&Rule> = all().filter(of_manifest).filter(|rule| rule.level == Level::Error).collect();
+        let ids: Vec<&str> = errors.iter().map(|rule| rule.id).collect();
+        assert_eq!(ids, ["M001", "M002", "M003", "M004", "M007", "M023", "M036", "M045", "M050"]);
+        for rule in errors {
+            assert!(rule.explain.contains("It is an error because "), "{}", rule.id);
+        }
+    }
+
     #[test]
     fn a_rule_is_found_by_id_and_by_name() {
         assert_eq!(find("m003").map(|rule| rule.name), Some("repeated-key"));

@@ -1,15 +1,77 @@
-//! The skills that this repository ships are built, valid, and committed as they were built.
+//! The skills and the API reference that this repository ships are built, valid, committed as they were built, and say what the
+//! public document says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde_json::{Value, json};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/skills")
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn manifest() -> Value {
+    serde_json::from_str(&text("skills.json")).expect("JSON")
+}
 
 #[test]
 fn the_skills_of_this_repository_are_built_and_valid() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/skills");
     for arguments in [&["build", "--check"][..], &["validate", "skills.json", "--root", ".", "--strict"], &["verify"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
-        let output = command.current_dir(&root).arg("skills").args(arguments).output().expect("the program starts");
+        let output = command.current_dir(root()).arg("skills").args(arguments).output().expect("the program starts");
         let said = [output.stdout, output.stderr].concat();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said));
+    }
+}
+
+#[test]
+fn our_own_api_is_among_the_api_references() {
+    let manifest = manifest();
+    let entry = manifest["apis"].as_array().expect("a list").iter().find(|api| api["id"] == "imagate-http");
+    let entry = entry.expect("our own API");
+    assert_eq!((&entry["product"], &entry["language"]), (&json!("imagate"), &json!("http")));
+    let urls = entry["source_urls"].as_array().expect("addresses");
+    assert!(urls.iter().any(|url| url.as_str().is_some_and(|url| url.ends_with("/openapi/gateway.json"))), "{urls:?}");
+    let skill = manifest["skills"].as_array().expect("a list").iter().find(|skill| skill["name"] == "image-generation");
+    assert_eq!(skill.expect("the skill")["api_docs"], json!(["imagate-http"]));
+    let document = text(entry["path"].as_str().expect("a path"));
+    for (path, operations) in gateway()["paths"].as_object().expect("paths") {
+        for method in operations.as_object().expect("operations").keys().filter(|key| *key != "parameters") {
+            let request = format!("| `{} {path}` |", method.to_uppercase());
+            assert!(document.contains(&request), "{request}");
+        }
+    }
+}
+
+fn gateway() -> Value {
+    serde_json::from_str(imagate::tables::OPENAPI).expect("JSON")
+}
+
+/// The rows of errors in a text, as `status code`.
+fn errors(text: &str) -> Vec<String> {
+    let row = |line: &str| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let (status, code) = (cells.next()?, cells.next()?);
+        let code = code.strip_prefix('`')?.strip_suffix('`')?;
+        status.parse::<u16>().is_ok().then(|| format!("{status} {code}"))
+    };
+    let mut rows: Vec<String> = text.lines().filter_map(row).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn what_is_said_of_errors_is_every_error_of_the_document() {
+    let document = gateway();
+    let rows = document["x-imagate-errors"].as_array().expect("errors").iter();
+    let mut expected: Vec<String> =
+        rows.map(|row| format!("{} {}", row["status"], row["code"].as_str().expect("a code"))).collect();
+    expected.sort();
+    for path in ["apis/imagate-http.md", "skills/image-generation/references/errors.md"] {
+        assert_eq!(errors(&text(path)), expected, "{path}");
     }
 }

@@ -133,6 +133,30 @@ fn a_check_tells_what_would_be_written_and_writes_nothing() {
 }
 
 #[test]
+fn a_check_sees_the_api_references() {
+    let shop = Shop::new();
+    let document = |title: &str| format!("---\ntitle: {title}\nproduct: images\nlanguage: http\n---\n");
+    shop.put("apis/images.md", &document("Images"));
+    shop.build();
+    assert_eq!(shop.good(&["build", "--check"]), "");
+    shop.good(&["validate", "skills.json", "--root", ".", "--strict"]);
+    shop.put("apis/images.md", &document("Pictures"));
+    let before = files(shop.folder.path());
+    assert_eq!(shop.bad(&["build", "--check"], 1), "skills.json\n");
+    assert_eq!(files(shop.folder.path()), before);
+    shop.good(&["build"]);
+    assert_eq!(shop.manifest()["apis"][0]["title"], "Pictures");
+    shop.put("apis/images.md", "---\ntitle: Pictures\nproduct: images\n---\n");
+    let told = shop.bad(&["build", "--check"], 1);
+    assert!(told.contains("apis/images.md:2:1: has no `language`"), "{told}");
+    fs::remove_file(shop.at("apis/images.md")).expect("it was there");
+    assert!(shop.bad(&["build", "--check"], 1).contains("`images` is no longer there, and leaves the manifest"));
+    shop.put("docs/images.md", &document("Elsewhere"));
+    shop.good(&["build", "--apis", "docs/"]);
+    assert_eq!(shop.manifest()["apis"][0]["path"], "docs/images.md");
+}
+
+#[test]
 fn changed_content_needs_a_version_and_a_changed_package_is_seen() {
     let shop = Shop::new();
     shop.build();

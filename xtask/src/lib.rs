@@ -1,6 +1,7 @@
 //! The chores of this repository, as a library of pure functions.
 //!
-//! `generate` turns the documents into the files under `generated/` and into the tables of the README.
+//! `generate` turns the documents into the files under `generated/` and into the tables of the README and of the API reference
+//! that the skills registry publishes.
 //! It knows nothing of the crate it generates for, so that it can be built while that crate does not compile.
 
 mod api;
@@ -34,6 +35,8 @@ pub struct Sources {
     pub manifest_schema: String,
     /// `README.md`, whose marked tables are written anew.
     pub readme: String,
+    /// The API reference of the skills registry, whose tables are too.
+    pub reference: String,
 }
 
 /// A file to be written: the path from the root of the repository, and all of its text.
@@ -49,6 +52,8 @@ pub struct Output {
 pub const MANIFEST_SCHEMA: &str = "schemas/skills-registry.schema.json";
 /// The page whose tables come from the documents.
 pub const README: &str = "README.md";
+/// The API reference that our own skills registry publishes.
+pub const REFERENCE: &str = "schemas/skills/apis/imagate-http.md";
 
 /// Every generated file, sorted by path.
 ///
@@ -65,8 +70,9 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     // In the fingerprint too, so that it does not depend on the order of these lines.
     outputs.sort_by(|one, other| one.path.cmp(&other.path));
     outputs.push(output("generated/FINGERPRINT", fingerprint::generate(sources, &outputs)));
-    let readme = readme::generate(&document, &sources.readme).context(README)?;
-    outputs.push(output(README, readme));
+    for (path, text) in [(README, &sources.readme), (REFERENCE, &sources.reference)] {
+        outputs.push(output(path, readme::generate(&document, text).context(path)?));
+    }
     outputs.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(outputs)
 }

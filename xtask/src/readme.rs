@@ -1,4 +1,4 @@
-//! The tables of the README: between two markers stands what the document says, and nothing written by hand.
+//! The tables of the README and of the published API reference: between two markers stands what the document says, and nothing written by hand.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::api::{ADMIN, GATEWAY};
-use crate::{MANIFEST_SCHEMA, Output, README, Sources};
+use crate::{MANIFEST_SCHEMA, Output, README, REFERENCE, Sources};
 
 /// The root of the repository, wherever the command was started.
 #[must_use]
@@ -27,6 +27,7 @@ pub fn read(root: &Path) -> Result<Sources> {
         admin: text(ADMIN.document)?,
         manifest_schema: text(MANIFEST_SCHEMA)?,
         readme: text(README)?,
+        reference: text(REFERENCE)?,
     })
 }
 

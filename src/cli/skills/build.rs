@@ -20,12 +20,15 @@ pub(super) struct Build {
     /// The repository.
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
-    /// The manifest, from the root; what no `SKILL.md` says is kept as it is there.
+    /// The manifest, from the root; what no file says is kept as it is there.
     #[arg(long, value_name = "PATH", default_value = "skills.json")]
     manifest: String,
     /// The folder whose folders are skills, from the root.
     #[arg(long, value_name = "PATH", default_value = "skills")]
     skills: String,
+    /// The folder whose Markdown files are API references, from the root.
+    #[arg(long, value_name = "PATH", default_value = "apis")]
+    apis: String,
     /// The folder of the packages, from the root.
     #[arg(long, value_name = "PATH", default_value = "packages")]
     packages: String,
@@ -69,6 +72,7 @@ impl Build {
             files: &checkout,
             previous: before.as_ref(),
             skills: trimmed(&self.skills),
+            apis: trimmed(&self.apis),
             packages: trimmed(&self.packages),
             facts: Facts {
                 name: self.repository.clone(),
@@ -82,7 +86,8 @@ impl Build {
         };
         let built = build(&recipe)?;
         let is_new = before.as_ref().is_none_or(|before| before.bytes() != built.manifest.as_bytes());
-        built.removed.iter().for_each(|name| remark(&format!("`{name}` is no longer there, and leaves the manifest")));
+        let removed = built.removed.iter().chain(&built.removed_apis);
+        removed.for_each(|name| remark(&format!("`{name}` is no longer there, and leaves the manifest")));
         built.left_out.iter().for_each(|path| remark(&format!("left out {path}")));
         if self.check { self.compare(&built, is_new) } else { self.write(&checkout, &built, is_new) }
     }

@@ -1,65 +1,113 @@
 //! The skills that the gateway publishes: no part of the documents, and nothing for which anybody needs a key.
+//!
+//! Below `/skills/` there are the manifest and the packages that it names, at the paths that it gives them, and nothing else: a
+//! path is looked up among these, and never on disk.
+
+mod pieces;
 
 use dropshot::{
-    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
+    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
+    RequestContext,
 };
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
+use percent_encoding::percent_decode_str;
 
 use crate::gateway::CurrentGateway;
 use crate::gateway::front::{Counts as _, nothing_here};
-use crate::gateway::registry::Document;
+use crate::gateway::registry::{Document, Tag};
+use pieces::Pieces;
 
 type Context = RequestContext<CurrentGateway>;
 
 const JSON: &str = "application/json";
 const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
+/// Where the manifest and its packages are.
+const FOLDER: &str = "/skills/";
+/// The manifest there.
+const MANIFEST: &str = "skills.json";
 /// Five minutes (ours): a new version is nothing that anybody waits for, and a tag costs hardly more than nothing.
-const HEADERS: [(HeaderName, &str); 3] = [
-    (CONTENT_TYPE, JSON),
-    (CACHE_CONTROL, "public, max-age=300"),
-    // Whoever knows the address may read it, also a page in a browser.
-    (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-];
+const CACHING: &str = "public, max-age=300";
+/// How names of packages end, and what is in them. Others are bytes.
+const KINDS: [(&str, &str); 3] =
+    [(".zip", "application/zip"), (".tar.gz", "application/gzip"), (".tgz", "application/gzip")];
 
-/// Adds the two documents.
+/// What stands behind the folder. The router wants it to be taken; but it has passed over what is empty in it, and names are
+/// compared as they are.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Below {
+    #[serde(rename = "path")]
+    _path: Vec<String>,
+}
+
+/// Adds the manifest, its packages and the index.
 ///
 /// # Errors
 ///
 /// Where a route is taken.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
-        let (one, other) = (format!("skills manifest {method}"), format!("skills index {method}"));
-        api.register(ApiEndpoint::new(one, manifest, method.clone(), JSON, "/skills/skills.json", ALL).visible(false))?;
+        let (one, other) = (format!("skills file {method}"), format!("skills index {method}"));
+        api.register(ApiEndpoint::new(one, file, method.clone(), JSON, "/skills/{path:.*}", ALL).visible(false))?;
         let path = "/.well-known/agent-skills/index.json";
         api.register(ApiEndpoint::new(other, index, method, JSON, path, ALL).visible(false))?;
     }
     Ok(())
 }
 
-async fn manifest(context: Context) -> Result<Response<Body>, HttpError> {
-    let published = context.context().get().skills().await;
-    answer(context, published.map(|published| published.manifest.clone())).await
+async fn file(context: Context, _: Path<Below>) -> Result<Response<Body>, HttpError> {
+    let Some(published) = context.context().get().skills().await else { return nothing_here(context).await };
+    let Some(path) = below(context.request.uri().path()) else { return nothing_here(context).await };
+    if path == MANIFEST {
+        return Ok(document(&context, &published.manifest));
+    }
+    let Some(package) = published.package(&path) else { return nothing_here(context).await };
+    if is_known(&context, &package.tag) {
+        return Ok(answer(&context, &package.tag, kind(&path), None));
+    }
+    // What was changed is looked at again within a second, and is not what its checksum promises until then.
+    let Some((file, length)) = package.open().await else { return nothing_here(context).await };
+    Ok(answer(&context, &package.tag, kind(&path), Some(Body::wrap(Pieces::of(file, length)))))
 }
 
 async fn index(context: Context) -> Result<Response<Body>, HttpError> {
-    let published = context.context().get().skills().await;
-    answer(context, published.map(|published| published.index.clone())).await
+    match context.context().get().skills().await {
+        Some(published) => Ok(document(&context, &published.index)),
+        None => nothing_here(context).await,
+    }
 }
 
-async fn answer(context: Context, document: Option<Document>) -> Result<Response<Body>, HttpError> {
-    let Some(document) = document else { return nothing_here(context).await };
+/// What stands behind the folder, without escapes.
+fn below(path: &str) -> Option<String> {
+    let path = percent_decode_str(path.strip_prefix(FOLDER)?).decode_utf8().ok()?;
+    Some(path.into_owned())
+}
+
+fn kind(path: &str) -> &'static str {
+    KINDS.iter().find(|(ending, _)| path.ends_with(ending)).map_or("application/octet-stream", |(_, kind)| kind)
+}
+
+fn document(context: &Context, document: &Document) -> Response<Body> {
+    let body = (!is_known(context, &document.tag)).then(|| Body::from(document.bytes.clone()));
+    answer(context, &document.tag, JSON, body)
+}
+
+fn is_known(context: &Context, tag: &Tag) -> bool {
     let tags = context.request.headers().get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
-    let is_known = tags.is_some_and(|tags| document.is_known(tags));
-    let mut response = Response::new(if is_known { Body::empty() } else { Body::from(document.bytes.clone()) });
-    if is_known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
+    tags.is_some_and(|tags| tag.is_known(tags))
+}
+
+/// The answer with this body; without one, that it is known already.
+fn answer(context: &Context, tag: &Tag, kind: &'static str, body: Option<Body>) -> Response<Body> {
+    let status = if body.is_some() { StatusCode::OK } else { StatusCode::NOT_MODIFIED };
+    let mut response = Response::new(body.unwrap_or_else(Body::empty));
+    *response.status_mut() = status;
     let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    headers.extend(HeaderValue::try_from(&document.tag).map(|tag| (ETAG, tag)));
-    context.context().answered("skills", response.status().as_u16());
-    Ok(response)
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
+    // Whoever knows the address may read it, also a page in a browser.
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.extend(HeaderValue::try_from(tag.as_str()).map(|tag| (ETAG, tag)));
+    context.context().answered("skills", status.as_u16());
+    response
 }

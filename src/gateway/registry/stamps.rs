@@ -4,7 +4,7 @@
 //! read was not looked at.
 
 use std::collections::BTreeSet;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -12,14 +12,14 @@ use std::time::SystemTime;
 use crate::manifest::{self, Files, FilesError, Listed};
 
 /// A file or folder as it was; a link is not followed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     path: PathBuf,
     /// Nothing where nothing was there.
     state: Option<State>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     bytes: u64,
     modified: SystemTime,
@@ -37,15 +37,31 @@ impl Stamp {
         Self { path, state }
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn still_holds(&self) -> bool {
         state(&self.path) == self.state
+    }
+
+    /// Opens the file and says how long it is, if it is still as it was: what has taken its place is not opened, and what takes
+    /// it in that very moment is not handed out.
+    pub(super) fn open(&self) -> Option<(File, u64)> {
+        let before = self.state.as_ref().filter(|_| self.still_holds())?;
+        let file = File::open(&self.path).ok()?;
+        let metadata = file.metadata().ok()?;
+        (metadata.is_file() && state_of(&metadata).as_ref() == Some(before)).then_some((file, before.bytes))
     }
 }
 
 fn state(path: &Path) -> Option<State> {
-    let metadata = std::fs::symlink_metadata(path).ok()?;
+    state_of(&std::fs::symlink_metadata(path).ok()?)
+}
+
+fn state_of(metadata: &Metadata) -> Option<State> {
     let modified = metadata.modified().ok()?;
-    Some(State { bytes: metadata.len(), modified, identity: identity(&metadata) })
+    Some(State { bytes: metadata.len(), modified, identity: identity(metadata) })
 }
 
 #[cfg(unix)]

@@ -1,21 +1,28 @@
 //! The entry of one skill, and its package.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use semver::Version;
 
 use super::{Before, Built, Member, Node, Problem, Recipe, Value, folder, limits, set, stamp, string, text};
+use crate::manifest::check::nearest;
 use crate::manifest::package::archive::Fault;
 use crate::manifest::package::front::{self, SkillFile};
-use crate::manifest::package::{Contents, SKILL_FILE, Sha256Sum, pack, skill};
+use crate::manifest::package::skill::{self, FrontFault};
+use crate::manifest::package::{Contents, SKILL_FILE, Sha256Sum, pack};
 use crate::manifest::text::Source;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
+/// What a skill names its API references by, in `metadata` and in its entry.
+const API_DOCS: &str = "api_docs";
+
+/// Makes the entry of a skill; `ids` are those of the API references.
 pub(super) fn entry(
     recipe: &Recipe<'_>,
     name: &str,
     before: &Before<'_>,
+    ids: &BTreeSet<String>,
     built: &mut Built,
 ) -> Result<Node, Vec<Problem>> {
     let root = format!("{}/{name}", recipe.skills);
@@ -24,6 +31,7 @@ pub(super) fn entry(
     let Some(bytes) = files.get(SKILL_FILE) else { return Err(vec![Problem::new(path, "is missing")]) };
     let file = read(bytes, name, &path)?;
     let version = version(&file, &path, bytes)?;
+    documents(recipe, &file, ids).map_err(|faults| at(&path, bytes, faults))?;
     let package = format!("{}/{name}-{version}.zip", recipe.packages);
     let packed =
         package_of(recipe, &files, &package, before.version(&version), built).map_err(|problem| vec![problem])?;
@@ -37,10 +45,9 @@ pub(super) fn entry(
     set(&mut members, "package", string(package));
     set(&mut members, "sha256", string(packed.sum.to_string()));
     set(&mut members, "size_bytes", Node::new(Value::Number(packed.size.to_string())));
-    for key in ["tags", "agents"] {
-        if let Some(words) = file.front.metadata.get(key) {
-            let words = words.text.split([',', ' ']).filter(|word| !word.is_empty()).map(string).collect();
-            set(&mut members, key, Node::new(Value::Array(words)));
+    for key in [API_DOCS, "tags", "agents"] {
+        if let Some(said) = file.front.metadata.get(key) {
+            set(&mut members, key, Node::new(Value::Array(words(&said.text).map(string).collect())));
         }
     }
     let is_as_before = before.newest().is_some_and(|entry| says_the_same(entry.members(), &members));
@@ -55,44 +62,57 @@ fn says_the_same(one: &[Member], other: &[Member]) -> bool {
     plain(one) == plain(other)
 }
 
-fn read<'a>(bytes: &'a [u8], name: &str, path: &str) -> Result<SkillFile<'a>, Vec<Problem>> {
-    let source = || Source::new(path, bytes);
-    let file = front::read(bytes).map_err(|error| {
-        let position = Some(source().position(error.span.start));
-        vec![Problem { path: path.to_owned(), position, message: error.message }]
-    })?;
-    let faults = skill::faults(&file, Some(name));
-    if faults.is_empty() {
-        return Ok(file);
-    }
-    let source = source();
-    let problem = |fault: skill::FrontFault| Problem {
+/// The words of a text that holds several.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|word| !word.is_empty())
+}
+
+/// What is wrong with a document, by its lines.
+fn at(path: &str, bytes: &[u8], faults: Vec<FrontFault>) -> Vec<Problem> {
+    let source = Source::new(path, bytes);
+    let problem = |fault: FrontFault| Problem {
         path: path.to_owned(),
         position: Some(source.position(fault.span.start)),
         message: fault.message,
     };
-    Err(faults.into_iter().map(problem).collect())
+    faults.into_iter().map(problem).collect()
+}
+
+fn read<'a>(bytes: &'a [u8], name: &str, path: &str) -> Result<SkillFile<'a>, Vec<Problem>> {
+    let file = front::read(bytes).map_err(|error| at(path, bytes, vec![FrontFault::new(error.message, error.span)]))?;
+    let faults = skill::faults(&file, Some(name));
+    if faults.is_empty() { Ok(file) } else { Err(at(path, bytes, faults)) }
 }
 
 fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec<Problem>> {
-    let at = |start: usize, message: String| {
-        let position = Some(Source::new(path, bytes).position(start));
-        vec![Problem { path: path.to_owned(), position, message }]
-    };
+    let fault = |message: String, span| Err(at(path, bytes, vec![FrontFault::new(message, span)]));
     let Some(word) = file.front.metadata.get("version") else {
         let message = "has no version; write `metadata:` and below it `  version: \"1.0.0\"`";
-        return Err(at(file.front_span.start, message.to_owned()));
+        return fault(message.to_owned(), file.front_span.clone());
     };
     match Version::parse(word.text.trim()) {
         Ok(version) => Ok(version.to_string()),
-        Err(error) => Err(at(word.span.start, format!("`{}` is no version like 1.0.0: {error}", word.text))),
+        Err(error) => fault(format!("`{}` is no version like 1.0.0: {error}", word.text), word.span.clone()),
     }
+}
+
+/// What `api_docs` names is there: an API reference, an address, or a file of the repository.
+fn documents(recipe: &Recipe<'_>, file: &SkillFile<'_>, ids: &BTreeSet<String>) -> Result<(), Vec<FrontFault>> {
+    let Some(said) = file.front.metadata.get(API_DOCS) else { return Ok(()) };
+    let is_file = |path: &str| matches!(recipe.files.metadata(path), Ok(Some(_)));
+    let is_there = |word: &&str| ids.contains(*word) || word.contains("://") || is_file(word);
+    let fault = |word: &str| {
+        let help = nearest(word, ids.iter().map(String::as_str)).map(|id| format!("; did you mean `{id}`?"));
+        let message = format!("`{API_DOCS}` names `{}`, and there is no such API reference", word.escape_debug());
+        FrontFault::new(message + &help.unwrap_or_default(), said.span.clone())
+    };
+    let faults: Vec<FrontFault> = words(&said.text).filter(|word| !is_there(word)).map(fault).collect();
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
 /// What people call the skill: what it says, else its first heading, else its name in words.
 fn title(file: &SkillFile<'_>, name: &str) -> String {
     let said = file.front.metadata.get("title").map(|word| word.text.trim().to_owned());
-    let heading = || file.body.lines().find_map(|line| line.strip_prefix("# ")).map(|title| title.trim().to_owned());
     let words = || {
         let mut words = name.replace('-', " ");
         if let Some(first) = words.get(..1).map(str::to_uppercase) {
@@ -100,7 +120,7 @@ fn title(file: &SkillFile<'_>, name: &str) -> String {
         }
         words
     };
-    said.or_else(heading).filter(|title| !title.is_empty()).unwrap_or_else(words)
+    said.filter(|title| !title.is_empty()).or_else(|| front::heading(file.body)).unwrap_or_else(words)
 }
 
 struct Packed {

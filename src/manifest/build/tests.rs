@@ -1,6 +1,8 @@
 //! What is built is clean, the same everywhere, and never changes what was published.
 #![expect(clippy::cast_possible_truncation, reason = "numbers of a seed are cut to what is needed")]
 
+mod apis;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -31,6 +33,7 @@ fn recipe<'a>(files: &'a MemoryFiles, previous: Option<&'a Source>) -> Recipe<'a
         files,
         previous,
         skills: "skills".to_owned(),
+        apis: "apis".to_owned(),
         packages: "packages".to_owned(),
         facts: if previous.is_some() { Facts::default() } else { facts() },
         now: at("2026-11-21T12:00:00Z"),

@@ -37,7 +37,7 @@ fn unknown(object: &Located<'_>, part: Part, findings: &mut Findings) {
 }
 
 /// The word that was most likely meant: the same but for case, `-` and `_`, or with at most two letters wrong.
-pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(in crate::manifest) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |word: &str| word.replace(['-', '_', ' '], "").to_lowercase();
     let word = plain(word);
     let distance = |one: &str| strsim::damerau_levenshtein(&word, &plain(one));

@@ -129,7 +129,7 @@ fn changelog(before: &Version, now: &Version, skill: &Located<'_>, options: &Opt
     else {
         return;
     };
-    if now.major <= before.major || super::paths::leaves_root(path).is_some() {
+    if now.major <= before.major || path.trim().is_empty() || super::paths::leaves_root(path).is_some() {
         return;
     }
     // What cannot be looked at is told by the rules about the checkout.

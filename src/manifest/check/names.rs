@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use crate::manifest::finding::{Findings, Span};
 use crate::manifest::located::Located;
-use crate::manifest::rules::{M030, M031, M032, M033, M034, M035, M036};
+use crate::manifest::rules::{M030, M031, M032, M033, M034, M035, M036, M037};
 use crate::manifest::text::{Node, child, element};
 
 /// The longest name, as characters.
@@ -138,17 +138,21 @@ fn words(object: &Located<'_>, keys: &[(&str, bool)], findings: &mut Findings) {
 }
 
 fn releases(manifest: &Located<'_>, findings: &mut Findings) {
-    let mut seen: HashMap<(&str, String), Located<'_>> = HashMap::new();
+    let mut seen: HashMap<(&str, String), (Option<String>, Located<'_>)> = HashMap::new();
     for skill in manifest.skills() {
         let (Some((name, _)), Some((version, place))) = (skill.text_of("name"), skill.text_of("version")) else {
             continue;
         };
-        let Some(first) = seen.get(&(name, release(version))) else {
-            seen.insert((name, release(version)), place);
+        let sum = skill.text_of("sha256").map(|(sum, _)| sum.to_ascii_lowercase());
+        let Some((before, first)) = seen.get(&(name, release(version))) else {
+            seen.insert((name, release(version)), (sum, place));
             continue;
         };
-        let message = format!("`{}` {} stands here again", shown(name), shown(version));
-        findings.at(&M036, &place, message).with_related(first.span(), "it stood here first");
+        // What has no checksum may be anything.
+        let is_same = sum.is_some() && *before == sum;
+        let (rule, content) = if is_same { (&M037, "the same") } else { (&M036, "another") };
+        let message = format!("`{}` {} stands here again, with {content} content", shown(name), shown(version));
+        findings.at(rule, &place, message).with_related(first.span(), "it stood here first");
     }
 }
 

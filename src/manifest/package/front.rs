@@ -1,4 +1,4 @@
-//! The front matter of a `SKILL.md`: where it ends, what it says, and where each word of it stands.
+//! The front matter of a `SKILL.md`, and of other documents: where it ends, what it says, and where each word of it stands.
 //!
 //! Decides what can be read; refuses to know what it should say ([`skill`](super::skill) does).
 //! The YAML that is read is what every reader of skills reads the same way: one mapping of texts, without anchors, aliases or
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
 
 /// More front matter than this is not read.
@@ -75,12 +75,80 @@ impl FrontError {
 ///
 /// Where it is not UTF-8, has no front matter, or one that cannot be read.
 pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontError> {
+    let Parts { raw, place, body } = parts::<Raw>(bytes)?;
+    let front = FrontMatter {
+        name: raw.name.map(|name| place.word(name)),
+        description: raw.description.map(|text| place.word(text)),
+        license: raw.license.map(|text| place.word(text)),
+        compatibility: raw.compatibility.map(|text| place.word(text)),
+        allowed_tools: raw.allowed_tools.map(|text| place.word(text)),
+        metadata: raw.metadata.into_iter().map(|(key, value)| (key, place.word(value))).collect(),
+        unknown: raw.unknown.into_iter().map(|key| place.word(key)).collect(),
+    };
+    Ok(SkillFile { front, front_span: place.whole(), body })
+}
+
+/// A document with front matter, taken apart.
+pub(in crate::manifest) struct Parts<'a, T> {
+    /// What the front matter says.
+    pub(in crate::manifest) raw: T,
+    /// Where it stands.
+    pub(in crate::manifest) place: Place<'a>,
+    /// The text behind it.
+    pub(in crate::manifest) body: &'a str,
+}
+
+/// Where front matter stands in its file.
+#[derive(Clone, Copy)]
+pub(in crate::manifest) struct Place<'a> {
+    yaml: &'a str,
+    offset: usize,
+}
+
+// === impl Place ===
+
+impl Place<'_> {
+    /// The bytes of all of it.
+    pub(in crate::manifest) fn whole(self) -> Range<usize> {
+        self.offset..self.offset + self.yaml.len()
+    }
+
+    /// A text with its bytes in the file.
+    pub(in crate::manifest) fn word(self, spanned: Spanned<String>) -> Word {
+        Word { text: spanned.value, span: self.bytes(spanned.referenced) }
+    }
+
+    fn bytes(self, location: Location) -> Range<usize> {
+        let at = span(location, self.yaml);
+        at.start + self.offset..at.end + self.offset
+    }
+}
+
+/// Takes a document apart whose front matter is a `T`.
+///
+/// # Errors
+///
+/// As [`read`].
+pub(in crate::manifest) fn parts<T: DeserializeOwned>(bytes: &[u8]) -> Result<Parts<'_, T>, FrontError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| FrontError::new("is not UTF-8", error.valid_up_to()..error.valid_up_to() + 1))?;
     let (front_span, body) = split(text)?;
-    let yaml = text.get(front_span.clone()).unwrap_or_default();
-    let front = parse(yaml, front_span.start)?;
-    Ok(SkillFile { front, front_span, body })
+    let place = Place { yaml: text.get(front_span.clone()).unwrap_or_default(), offset: front_span.start };
+    let raw = serde_saphyr::from_str_with_options(place.yaml, options()).map_err(|error| {
+        let at = error.location().map_or(place.offset..place.offset, |location| place.bytes(location));
+        let message = error.without_snippet().to_string();
+        let message = message.lines().next().unwrap_or_default();
+        // That line counts from the front matter on, and ours from the file on.
+        let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message).trim();
+        FrontError::new(format!("has front matter that cannot be read: {message}"), at)
+    })?;
+    Ok(Parts { raw, place, body })
+}
+
+/// The first heading of a document.
+pub(in crate::manifest) fn heading(body: &str) -> Option<String> {
+    let title = body.lines().find_map(|line| line.strip_prefix("# "))?.trim();
+    (!title.is_empty()).then(|| title.to_owned())
 }
 
 /// Finds the two lines of three hyphens.
@@ -110,28 +178,6 @@ fn split(text: &str) -> Result<(Range<usize>, &str), FrontError> {
         )),
         Some(start) => Err(FrontError::new("has front matter without an end: a second line `---`", 0..start)),
     }
-}
-
-fn parse(yaml: &str, offset: usize) -> Result<FrontMatter, FrontError> {
-    let raw: Raw = serde_saphyr::from_str_with_options(yaml, options()).map_err(|error| {
-        let at = error.location().map_or(0..0, |location| span(location, yaml));
-        let message = error.without_snippet().to_string();
-        let message = message.lines().next().unwrap_or_default().trim().to_owned();
-        FrontError::new(format!("has front matter that cannot be read: {message}"), at.start + offset..at.end + offset)
-    })?;
-    let word = |spanned: Spanned<String>| {
-        let at = span(spanned.referenced, yaml);
-        Word { text: spanned.value, span: at.start + offset..at.end + offset }
-    };
-    Ok(FrontMatter {
-        name: raw.name.map(word),
-        description: raw.description.map(word),
-        license: raw.license.map(word),
-        compatibility: raw.compatibility.map(word),
-        allowed_tools: raw.allowed_tools.map(word),
-        metadata: raw.metadata.into_iter().map(|(key, value)| (key, word(value))).collect(),
-        unknown: raw.unknown.into_iter().map(word).collect(),
-    })
 }
 
 /// What is refused before anything is built from it.

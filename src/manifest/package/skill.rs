@@ -24,7 +24,7 @@ pub struct FrontFault {
 }
 
 impl FrontFault {
-    fn new(message: String, span: Range<usize>) -> Self {
+    pub(in crate::manifest) fn new(message: String, span: Range<usize>) -> Self {
         Self { message, span, is_extra: false }
     }
 }

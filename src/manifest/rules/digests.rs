@@ -30,6 +30,7 @@ rules! {
 
     M045 "contradicting-package" Static Error
     "Entries that share a package agree on its checksum and size."
-    "One file has one checksum and one size. If two entries say different things of it, at least one of them can never \
-     be installed. Hash the package again, and correct both."
+    "One file has one checksum and one size. It is an error because it makes an install ambiguous: at least one of the entries \
+     is not the package that it names, and which one, nobody can say without the file; a host that answers with two files \
+     satisfies both. Hash the package again, and correct both."
 }

@@ -35,7 +35,13 @@ rules! {
      instructions that no reviewer sees. Remove them; joiners inside of words and emoji are not reported."
 
     M036 "release-twice" Static Error
-    "Every release of a skill, its name and version, stands once."
-    "Two entries with one name and version promise two packages for one release, and every installer takes another \
-     one. Build metadata behind `+` does not make another version. Remove one entry, or raise its version."
+    "No release of a skill, its name and version, has two contents."
+    "Two entries with one name and version promise two packages with different checksums for one release. Build metadata \
+     behind `+` does not make another version. It is an error because it makes an install ambiguous: one installer takes \
+     the first and another the last, and both find the checksum right. Remove one entry, or raise its version."
+
+    M037 "entry-twice" Static Warning
+    "Every release of a skill stands once."
+    "Two entries for one name and version with one checksum install the same, so nothing is unsafe. But they are changed one \
+     at a time, and from then on one release has two contents. Remove one of them."
 }

@@ -5,14 +5,16 @@ use super::rules;
 rules! {
     M050 "path-outside" Static Error
     "No path leads out of the repository."
-    "A path starts at the root of the repository. With `..`, a leading `/`, a drive such as `C:`, or an address \
-     instead of a path, an installer that trusts the manifest reads or writes where it should not. `%2e%2e` and `\\\\` \
-     count as well: browsers and Windows take them for the same."
+    "A path starts at the root of the repository. `..`, a leading `/`, a drive such as `C:` and an address lead out of it; \
+     `%2e%2e` and `\\\\` count as well, for browsers and Windows take them for the same. It is an error because it makes an \
+     install unsafe: who joins such a path to a folder or to an address reads, writes or downloads elsewhere, whatever \
+     was reviewed here."
 
     M051 "path-form" Static Warning
     "Paths are plain: `/` between parts, no empty part, no `.`, no escapes."
     "`skills//a/./b`, `skills\\\\a` and `skills%2Fa` name a file on some systems and not on others, and two spellings of \
-     one path cannot be compared. A folder has no `/` at its end."
+     one path cannot be compared. A folder has no `/` at its end, an empty path names nothing, and shells take `~` for a \
+     home folder."
 
     M052 "path-portable" Static Warning
     "Every part of a path can be a file on every system."

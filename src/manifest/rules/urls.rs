@@ -21,8 +21,9 @@ rules! {
 
     M023 "url-credentials" Static Error
     "No address holds a user name or a password."
-    "What stands before `@` in an address is a credential, and a manifest is public. Whoever reads it has the access \
-     of that token. Remove it, and revoke the token: it has been published. Reports show stars in its place."
+    "What stands before `@` in an address is a credential, and a manifest is public. It is an error because it is unsafe: \
+     whoever reads it has the access of that token. Remove it, and revoke the token: it has been published. Reports show \
+     stars in its place."
 
     M024 "private-host" Static Warning
     "Addresses name hosts that everybody can reach."

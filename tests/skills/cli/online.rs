@@ -22,14 +22,10 @@ fn hosted(question: &'static str, answer: Answer) -> (Shop, Server) {
     let shop = Shop::new();
     let folder = shop.at("").canonicalize().expect("a folder");
     let server = Server::start(move |asked| if asked == question { answer.clone() } else { honest(&folder, asked) });
+    let sources = format!("{} {}", server.url("/docs#one"), server.url("/docs#two"));
+    let front = format!("title: Images\nproduct: images\nlanguage: python\nsource_urls: {sources}");
+    shop.put("apis/images.md", &format!("---\n{front}\n---\n"));
     shop.build_for(&server.url(""));
-    let mut manifest = shop.manifest();
-    manifest["apis"] = json!([{
-        "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md",
-        "source_urls": [server.url("/docs#one"), server.url("/docs#two")],
-    }]);
-    shop.put("apis/images.md", "# Images\n");
-    shop.put("skills.json", &format!("{manifest:#}\n"));
     (shop, server)
 }
 

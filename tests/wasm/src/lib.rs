@@ -78,6 +78,7 @@ fn built(time: i64) -> Built {
         files: &in_memory(&tree),
         previous: Some(&document(&tree)),
         skills: "skills".to_owned(),
+        apis: "apis".to_owned(),
         packages: "packages".to_owned(),
         facts: Facts::default(),
         now: DateTime::from_timestamp(time, 0).expect("a time"),

@@ -1,0 +1,58 @@
+//! A file on its way to a caller, a piece at a time: a caller may be slow, and many of them may ask at once.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::io::{AsyncRead as _, ReadBuf};
+
+/// So much of a file is in memory for each caller (ours).
+const PIECE: usize = 64 << 10;
+
+/// The rest of a file.
+pub(super) struct Pieces {
+    file: tokio::fs::File,
+    left: u64,
+}
+
+// === impl Pieces ===
+
+impl Pieces {
+    /// So many bytes of a file.
+    pub(super) fn of(file: File, length: u64) -> Self {
+        Self { file: file.into(), left: length }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let mut piece = vec![0; usize::try_from(self.left).unwrap_or(PIECE).min(PIECE)];
+        let mut into = ReadBuf::new(&mut piece);
+        ready!(Pin::new(&mut self.file).poll_read(cx, &mut into))?;
+        let read = into.filled().len();
+        if read == 0 {
+            // The length was promised: the caller has to see that there is less.
+            return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into())));
+        }
+        piece.truncate(read);
+        self.left -= read as u64;
+        Poll::Ready(Some(Ok(Frame::data(piece.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

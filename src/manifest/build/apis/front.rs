@@ -1,0 +1,200 @@
+//! The front matter of an API reference: what it may say, and everything that is wrong with what it says.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use crate::manifest::check::nearest;
+use crate::manifest::package::front::{self, FrontError, Parts, Place, Word};
+
+/// What an API reference can say of itself.
+const FIELDS: [&str; 6] = ["id", "title", "product", "language", "tags", "source_urls"];
+
+/// What an API reference says of itself, all of it in good form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reference {
+    pub(super) title: String,
+    pub(super) product: String,
+    pub(super) language: String,
+    pub(super) tags: Option<Vec<String>>,
+    pub(super) source_urls: Option<Vec<String>>,
+}
+
+/// Reads the document of the API reference with this id.
+///
+/// # Errors
+///
+/// Everything that is wrong with its front matter.
+pub(super) fn read(bytes: &[u8], id: &str) -> Result<Reference, Vec<FrontError>> {
+    let Parts { raw, place, body } = front::parts::<Raw>(bytes).map_err(|error| vec![error])?;
+    let mut faults = Faults { place, found: Vec::new() };
+    faults.unknown(&raw.unknown);
+    faults.id(raw.id, id);
+    let title = raw.title.map(|title| faults.line("title", title)).or_else(|| front::heading(body));
+    let reference = Reference {
+        title: title.unwrap_or_else(|| faults.missing("title", "the name of the document")),
+        product: faults.required("product", raw.product, "the name of what it describes"),
+        language: faults.required("language", raw.language, "a programming language, `http`, or a language tag"),
+        tags: raw.tags.map(|tags| faults.words("tags", tags, |letter| letter == ',' || letter.is_whitespace())),
+        source_urls: raw.source_urls.map(|urls| faults.words("source_urls", urls, char::is_whitespace)),
+    };
+    if faults.found.is_empty() { Ok(reference) } else { Err(faults.found) }
+}
+
+/// What is wrong, with its places.
+struct Faults<'a> {
+    place: Place<'a>,
+    found: Vec<FrontError>,
+}
+
+// === impl Faults ===
+
+impl Faults<'_> {
+    fn add(&mut self, message: String, span: Range<usize>) {
+        self.found.push(FrontError { message, span });
+    }
+
+    /// A field of another tool is as likely a slip of the pen; which of them is meant has to be said.
+    fn unknown(&mut self, keys: &[Spanned<String>]) {
+        for key in keys {
+            let Word { text, span } = self.place.word(key.clone());
+            if text.starts_with("x-") || text.starts_with("x_") {
+                continue;
+            }
+            let help = match nearest(&text, FIELDS.into_iter()) {
+                Some(field) => format!("did you mean `{field}`?"),
+                None => "begin names of your own with `x-`".to_owned(),
+            };
+            self.add(format!("`{}` is no field of an API reference; {help}", text.escape_debug()), span);
+        }
+    }
+
+    fn id(&mut self, said: Option<Spanned<String>>, id: &str) {
+        let Some(said) = said.map(|said| self.place.word(said)) else { return };
+        if said.text.trim() != id {
+            let message =
+                format!("`id` is `{}`, and the file makes it `{id}`; they must be the same", said.text.trim());
+            self.add(message, said.span);
+        }
+    }
+
+    fn required(&mut self, field: &str, said: Option<Spanned<String>>, what: &str) -> String {
+        match said {
+            Some(said) => self.line(field, said),
+            None => self.missing(field, what),
+        }
+    }
+
+    fn missing(&mut self, field: &str, what: &str) -> String {
+        let start = self.place.whole().start;
+        self.add(format!("has no `{field}`; write `{field}:` and behind it {what}"), start..start);
+        String::new()
+    }
+
+    /// A text of one line.
+    fn line(&mut self, field: &str, said: Spanned<String>) -> String {
+        let word = self.place.word(said);
+        let text = word.text.trim();
+        if text.is_empty() {
+            self.add(format!("`{field}` is empty"), word.span);
+        } else if text.contains('\n') {
+            self.add(format!("`{field}` has more than one line"), word.span);
+        }
+        text.to_owned()
+    }
+
+    /// The words of a list, or of a text that `divides` them.
+    fn words(&mut self, field: &str, list: List, divides: impl Fn(char) -> bool) -> Vec<String> {
+        match list {
+            List::Text(text) => text.split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            List::Words(words) => words.into_iter().map(|word| self.element(field, word)).collect(),
+        }
+    }
+
+    fn element(&mut self, field: &str, said: Spanned<String>) -> String {
+        let word = self.place.word(said);
+        if word.text.trim().is_empty() {
+            self.add(format!("an element of `{field}` is empty"), word.span);
+        }
+        word.text.trim().to_owned()
+    }
+}
+
+/// As it comes from the YAML.
+#[derive(Default)]
+struct Raw {
+    id: Option<Spanned<String>>,
+    title: Option<Spanned<String>>,
+    product: Option<Spanned<String>>,
+    language: Option<Spanned<String>>,
+    tags: Option<List>,
+    source_urls: Option<List>,
+    unknown: Vec<Spanned<String>>,
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Raw;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a mapping of names to texts and lists of texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+                let mut raw = Raw::default();
+                while let Some(key) = map.next_key::<Spanned<String>>()? {
+                    match key.value.as_str() {
+                        "id" => raw.id = Some(map.next_value()?),
+                        "title" => raw.title = Some(map.next_value()?),
+                        "product" => raw.product = Some(map.next_value()?),
+                        "language" => raw.language = Some(map.next_value()?),
+                        "tags" => raw.tags = Some(map.next_value()?),
+                        "source_urls" => raw.source_urls = Some(map.next_value()?),
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            raw.unknown.push(key);
+                        }
+                    }
+                }
+                Ok(raw)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// Texts, each with its place, or all of them in one.
+enum List {
+    Text(String),
+    Words(Vec<Spanned<String>>),
+}
+
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+        impl<'de> Visitor<'de> for Texts {
+            type Value = List;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a text or a list of texts")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<List, E> {
+                Ok(List::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = seq.next_element()? {
+                    words.push(word);
+                }
+                Ok(List::Words(words))
+            }
+        }
+        deserializer.deserialize_any(Texts)
+    }
+}

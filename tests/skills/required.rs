@@ -1,0 +1,97 @@
+//! What the specification requires is missed where it is not there, and nothing else is. The fields are written down here from
+//! the specification, and not taken from the schema: a schema that asks for less, or for more, is told by these.
+
+use std::collections::BTreeSet;
+
+use imagate::manifest::{Manifest, Options, Source, check};
+use serde_json::Value;
+
+use crate::corpus::{cases, folder};
+
+/// A part of a manifest: how cases call it, where one stands in `good/full`, and its fields.
+struct Part {
+    name: &'static str,
+    place: &'static str,
+    required: &'static [&'static str],
+    optional: &'static [&'static str],
+}
+
+const PARTS: [Part; 4] = [
+    Part {
+        name: "manifest",
+        place: "",
+        required: &["schema_version", "generated_at", "repository", "skills", "apis"],
+        optional: &[],
+    },
+    Part {
+        name: "repository",
+        place: "/repository",
+        required: &["name", "git_url", "raw_base_url", "branch"],
+        optional: &[],
+    },
+    Part {
+        name: "skill",
+        place: "/skills/0",
+        required: &["name", "version", "title", "description", "path", "package", "sha256"],
+        optional: &["size_bytes", "api_docs", "tags", "agents", "updated_at"],
+    },
+    Part {
+        name: "api",
+        place: "/apis/0",
+        required: &["id", "title", "product", "language", "path"],
+        optional: &["tags", "source_urls"],
+    },
+];
+
+/// Where a field is missed in a manifest.
+fn missed(source: &Source) -> Vec<String> {
+    let report = check(source.clone(), &Options::default());
+    let shape = report.findings().iter().filter(|finding| finding.rule().id == "M004");
+    let missed: Vec<String> = shape.map(|finding| finding.pointer().to_owned()).collect();
+    assert_eq!(Manifest::read(source).is_ok(), missed.is_empty(), "the check and the types do not agree on {missed:?}");
+    missed
+}
+
+/// The whole manifest without one field.
+fn without(part: &Part, field: &str) -> Source {
+    let text = std::fs::read_to_string(folder().join("corpus/good/full.json")).expect("a case");
+    let mut manifest: Value = serde_json::from_str(&text).expect("JSON");
+    let object = manifest.pointer_mut(part.place).and_then(Value::as_object_mut).expect("an object");
+    object.remove(field).unwrap_or_else(|| panic!("`{}` of the whole manifest has no `{field}`", part.name));
+    Source::new("without", manifest.to_string())
+}
+
+#[test]
+fn every_required_field_of_the_specification_is_missed() {
+    let mut not_missed = Vec::new();
+    for part in &PARTS {
+        for field in part.required {
+            if missed(&without(part, field)) != [format!("{}/{field}", part.place)] {
+                not_missed.push(format!("{}.{field}", part.name));
+            }
+        }
+    }
+    assert_eq!(not_missed, Vec::<String>::new(), "required by the specification, and nobody misses it");
+}
+
+#[test]
+fn no_optional_field_of_the_specification_is_missed() {
+    for part in &PARTS {
+        for field in part.optional {
+            assert_eq!(missed(&without(part, field)), Vec::<String>::new(), "{}.{field}", part.name);
+        }
+    }
+}
+
+#[test]
+fn every_required_field_has_a_case_of_the_corpus() {
+    let cases: BTreeSet<String> = cases().into_iter().map(|case| case.name).collect();
+    for part in &PARTS {
+        for field in part.required {
+            let field = field.replace('_', "-");
+            let case =
+                if part.place.is_empty() { format!("no-{field}") } else { format!("{}-without-{field}", part.name) };
+            assert!(cases.contains(&format!("M004/{case}")), "{case}");
+        }
+    }
+}
