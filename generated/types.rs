@@ -238,7 +238,9 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorCode {
 pub struct ErrorDetail {
     /// The stable word for the kind of error. Programs should compare this.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
-    pub code: ::std::option::Option<ErrorCode>,
+    pub code: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+    >,
     /// Says what is wrong and what is allowed instead. For people: the wording may change.
     pub message: ::std::string::String,
     /// The parameter at fault, spelled as in the request: `size`, `images[0].image_url`, `tools[0].quality`. `null` where no single parameter is.
@@ -249,7 +251,9 @@ pub struct ErrorDetail {
     pub plan_type: ::std::option::Option<::std::string::String>,
     /// A finer word than `code`, where there is one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub reason: ::std::option::Option<ErrorReason>,
+    pub reason: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ErrorReason>,
+    >,
     /// With `usage_limit_reached`: when the first account has room again, in seconds since 1970-01-01T00:00:00Z, where known.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_at: ::std::option::Option<i64>,
@@ -257,7 +261,7 @@ pub struct ErrorDetail {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_in_seconds: ::std::option::Option<u64>,
     #[serde(rename = "type")]
-    pub type_: ErrorType,
+    pub type_: crate::wire::OpenWord<crate::wire::types::ErrorType>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -579,11 +583,11 @@ impl ::std::default::Default for ImageAction {
 pub struct ImageEditCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
-    pub quality: ResolvedQuality,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+    pub quality: crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_edit.completed`.
@@ -744,13 +748,13 @@ impl ImageEditForm {
 pub struct ImageEditPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
-    pub quality: ResolvedQuality,
+    pub quality: crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_edit.partial_image`.
@@ -903,7 +907,7 @@ pub struct ImageGenerationCall {
     /// Width and height of the image in pixels, as `<width>x<height>`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
-    pub status: ImageGenerationCallStatus,
+    pub status: crate::wire::OpenWord<crate::wire::types::ImageGenerationCallStatus>,
     /// Always `image_generation_call`.
     #[serde(rename = "type")]
     pub type_: ImageGenerationCallType,
@@ -1034,11 +1038,11 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageGenerationCallType 
 pub struct ImageGenerationCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
-    pub quality: ResolvedQuality,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+    pub quality: crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_generation.completed`.
@@ -1135,13 +1139,13 @@ impl ::std::convert::From<StreamErrorEvent> for ImageGenerationEvent {
 pub struct ImageGenerationPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
-    pub quality: ResolvedQuality,
+    pub quality: crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_generation.partial_image`.
@@ -1558,7 +1562,9 @@ impl ImageUsage {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub background: ::std::option::Option<ResolvedBackground>,
+    pub background: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+    >,
     /// When the images were made, in seconds since 1970-01-01T00:00:00Z.
     pub created: i64,
     /// The images: one for each that was asked for.
@@ -1567,9 +1573,13 @@ pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub output_format: ::std::option::Option<OutputFormat>,
+    pub output_format: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+    >,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub quality: ::std::option::Option<ResolvedQuality>,
+    pub quality: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+    >,
     /// Width and height of the images in pixels, as `<width>x<height>`; never `auto`. Where `auto` was asked for, the model need not keep the size rules.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
@@ -3705,7 +3715,9 @@ impl ResponseUsage {
 pub struct StreamErrorEvent {
     /// The same as `error.code`.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
-    pub code: ::std::option::Option<ErrorCode>,
+    pub code: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+    >,
     pub error: ErrorDetail,
     /// The same as `error.message`.
     pub message: ::std::string::String,
@@ -3782,7 +3794,7 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct ErrorDetail {
         code: ::std::result::Result<
-            ::std::option::Option<super::ErrorCode>,
+            ::std::option::Option<crate::wire::OpenWord<crate::wire::types::ErrorCode>>,
             ::std::string::String,
         >,
         message: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -3795,7 +3807,9 @@ pub mod builder {
             ::std::string::String,
         >,
         reason: ::std::result::Result<
-            ::std::option::Option<super::ErrorReason>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::ErrorReason>,
+            >,
             ::std::string::String,
         >,
         resets_at: ::std::result::Result<
@@ -3806,7 +3820,10 @@ pub mod builder {
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
-        type_: ::std::result::Result<super::ErrorType, ::std::string::String>,
+        type_: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::ErrorType>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -3830,7 +3847,11 @@ pub mod builder {
     impl ErrorDetail {
         pub fn code<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ErrorCode>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.code = value
@@ -3874,7 +3895,11 @@ pub mod builder {
         }
         pub fn reason<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ErrorReason>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ErrorReason>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.reason = value
@@ -3908,7 +3933,9 @@ pub mod builder {
         }
         pub fn type_<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ErrorType>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ErrorType>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.type_ = value
@@ -4105,12 +4132,18 @@ pub mod builder {
     pub struct ImageEditCompletedEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageEditCompletedEventType,
@@ -4152,7 +4185,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -4176,7 +4211,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -4188,7 +4225,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -4615,13 +4654,19 @@ pub mod builder {
     pub struct ImageEditPartialImageEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
         partial_image_index: ::std::result::Result<u32, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageEditPartialImageEventType,
@@ -4664,7 +4709,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -4688,7 +4735,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -4714,7 +4763,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -5159,7 +5210,7 @@ pub mod builder {
             ::std::string::String,
         >,
         status: ::std::result::Result<
-            super::ImageGenerationCallStatus,
+            crate::wire::OpenWord<crate::wire::types::ImageGenerationCallStatus>,
             ::std::string::String,
         >,
         type_: ::std::result::Result<
@@ -5279,7 +5330,9 @@ pub mod builder {
         }
         pub fn status<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ImageGenerationCallStatus>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ImageGenerationCallStatus>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.status = value
@@ -5351,12 +5404,18 @@ pub mod builder {
     pub struct ImageGenerationCompletedEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageGenerationCompletedEventType,
@@ -5398,7 +5457,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -5422,7 +5483,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -5434,7 +5497,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -5526,13 +5591,19 @@ pub mod builder {
     pub struct ImageGenerationPartialImageEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
         partial_image_index: ::std::result::Result<u32, ::std::string::String>,
-        quality: ::std::result::Result<super::ResolvedQuality, ::std::string::String>,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageGenerationPartialImageEventType,
@@ -5575,7 +5646,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -5599,7 +5672,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -5625,7 +5700,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedQuality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -6640,7 +6717,9 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct ImagesResponse {
         background: ::std::result::Result<
-            ::std::option::Option<super::ResolvedBackground>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             ::std::string::String,
         >,
         created: ::std::result::Result<i64, ::std::string::String>,
@@ -6653,11 +6732,15 @@ pub mod builder {
             ::std::string::String,
         >,
         output_format: ::std::result::Result<
-            ::std::option::Option<super::OutputFormat>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             ::std::string::String,
         >,
         quality: ::std::result::Result<
-            ::std::option::Option<super::ResolvedQuality>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            >,
             ::std::string::String,
         >,
         size: ::std::result::Result<
@@ -6691,7 +6774,11 @@ pub mod builder {
     impl ImagesResponse {
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ResolvedBackground>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -6735,7 +6822,11 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::OutputFormat>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -6747,7 +6838,11 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ResolvedQuality>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -9945,7 +10040,7 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct StreamErrorEvent {
         code: ::std::result::Result<
-            ::std::option::Option<super::ErrorCode>,
+            ::std::option::Option<crate::wire::OpenWord<crate::wire::types::ErrorCode>>,
             ::std::string::String,
         >,
         error: ::std::result::Result<super::ErrorDetail, ::std::string::String>,
@@ -9980,7 +10075,11 @@ pub mod builder {
     impl StreamErrorEvent {
         pub fn code<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ErrorCode>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.code = value

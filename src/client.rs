@@ -22,6 +22,7 @@ mod flow;
 mod form;
 mod images;
 mod input;
+mod lenient;
 #[doc(hidden)]
 pub mod literal;
 mod models;
@@ -56,7 +57,7 @@ pub(crate) use save::{format_of_name, marked_path, numbered_path, replace_file, 
 pub use session::Session;
 pub use stream::ImageStream;
 
-pub use crate::wire::{Bounded, OutOfBounds};
+pub use crate::wire::{Bounded, OpenWord, OutOfBounds};
 
 use std::fmt;
 use std::sync::Arc;
