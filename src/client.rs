@@ -28,6 +28,8 @@ pub mod literal;
 mod models;
 mod open;
 mod request;
+#[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
+mod resize;
 mod responses;
 mod retry;
 #[cfg(not(target_arch = "wasm32"))]
@@ -47,6 +49,8 @@ pub use input::Input;
 pub use models::ModelCalls;
 pub use open::Json;
 pub use request::{Compression, EditRequest, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
+#[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
+pub use resize::{Fit, Resize, ResizedImage};
 pub use responses::{
     ImageCall, ImageTool, Message, OutputItem, Response, ResponseCalls, ResponseEvent, ResponseImage, ResponseInput,
     ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,

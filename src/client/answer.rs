@@ -1,14 +1,12 @@
 //! The images of an answer, and what was said about them.
 
-#[cfg(not(target_arch = "wasm32"))]
-use std::borrow::Cow;
 use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(not(target_arch = "wasm32"))]
-use super::save::{EncodedImage, FileNaming};
+use super::save::{EncodedImage, FileNaming, Sink};
 use super::session::Head;
 use super::{Error, decode};
 use crate::image::Format;
@@ -297,8 +295,8 @@ impl EncodedImage for Image {
         Self::format(self)
     }
 
-    fn base64(&self) -> Result<Cow<'_, str>, Error> {
-        self.sent().map(Cow::Borrowed)
+    fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+        decode::pieces(self.sent()?, sink)
     }
 }
 
