@@ -243,7 +243,9 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorCode {
 pub struct ErrorDetail {
     /// The stable word for the kind of error. Programs should compare this.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
-    pub code: ::std::option::Option<ErrorCode>,
+    pub code: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+    >,
     /// Says what is wrong and what is allowed instead. For people: the wording may change.
     pub message: ::std::string::String,
     /// The parameter at fault, spelled as in the request: `size`, `images[0].image_url`, `tools[0].quality`. `null` where no single parameter is.
@@ -254,7 +256,9 @@ pub struct ErrorDetail {
     pub plan_type: ::std::option::Option<::std::string::String>,
     /// A finer word than `code`, where there is one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub reason: ::std::option::Option<ErrorReason>,
+    pub reason: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ErrorReason>,
+    >,
     /// With `usage_limit_reached`: when the first account has room again, in seconds since 1970-01-01T00:00:00Z, where known.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_at: ::std::option::Option<i64>,
@@ -262,7 +266,7 @@ pub struct ErrorDetail {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_in_seconds: ::std::option::Option<u64>,
     #[serde(rename = "type")]
-    pub type_: ErrorType,
+    pub type_: crate::wire::OpenWord<crate::wire::types::ErrorType>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -584,12 +588,12 @@ impl ::std::default::Default for ImageAction {
 pub struct ImageEditCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
-    pub quality: Quality,
+    pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_edit.completed`.
@@ -750,14 +754,14 @@ impl ImageEditForm {
 pub struct ImageEditPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
     /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
-    pub quality: Quality,
+    pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_edit.partial_image`.
@@ -910,7 +914,7 @@ pub struct ImageGenerationCall {
     /// Width and height of the image in pixels, as `<width>x<height>`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
-    pub status: ImageGenerationCallStatus,
+    pub status: crate::wire::OpenWord<crate::wire::types::ImageGenerationCallStatus>,
     /// Always `image_generation_call`.
     #[serde(rename = "type")]
     pub type_: ImageGenerationCallType,
@@ -1041,12 +1045,12 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageGenerationCallType 
 pub struct ImageGenerationCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
-    pub quality: Quality,
+    pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_generation.completed`.
@@ -1143,14 +1147,14 @@ impl ::std::convert::From<StreamErrorEvent> for ImageGenerationEvent {
 pub struct ImageGenerationPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
-    pub background: ResolvedBackground,
+    pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
-    pub output_format: OutputFormat,
+    pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
     /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
-    pub quality: Quality,
+    pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_generation.partial_image`.
@@ -1567,7 +1571,9 @@ impl ImageUsage {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub background: ::std::option::Option<ResolvedBackground>,
+    pub background: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+    >,
     /// When the images were made, in seconds since 1970-01-01T00:00:00Z.
     pub created: i64,
     /// The images: one for each that was asked for.
@@ -1576,9 +1582,13 @@ pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub output_format: ::std::option::Option<OutputFormat>,
+    pub output_format: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+    >,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub quality: ::std::option::Option<ResolvedQuality>,
+    pub quality: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+    >,
     /// Width and height of the images in pixels, as `<width>x<height>`; never `auto`. Where `auto` was asked for, the model need not keep the size rules.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
@@ -3714,7 +3724,9 @@ impl ResponseUsage {
 pub struct StreamErrorEvent {
     /// The same as `error.code`.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
-    pub code: ::std::option::Option<ErrorCode>,
+    pub code: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+    >,
     pub error: ErrorDetail,
     /// The same as `error.message`.
     pub message: ::std::string::String,
@@ -3791,7 +3803,7 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct ErrorDetail {
         code: ::std::result::Result<
-            ::std::option::Option<super::ErrorCode>,
+            ::std::option::Option<crate::wire::OpenWord<crate::wire::types::ErrorCode>>,
             ::std::string::String,
         >,
         message: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -3804,7 +3816,9 @@ pub mod builder {
             ::std::string::String,
         >,
         reason: ::std::result::Result<
-            ::std::option::Option<super::ErrorReason>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::ErrorReason>,
+            >,
             ::std::string::String,
         >,
         resets_at: ::std::result::Result<
@@ -3815,7 +3829,10 @@ pub mod builder {
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
-        type_: ::std::result::Result<super::ErrorType, ::std::string::String>,
+        type_: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::ErrorType>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -3839,7 +3856,11 @@ pub mod builder {
     impl ErrorDetail {
         pub fn code<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ErrorCode>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.code = value
@@ -3883,7 +3904,11 @@ pub mod builder {
         }
         pub fn reason<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ErrorReason>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ErrorReason>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.reason = value
@@ -3917,7 +3942,9 @@ pub mod builder {
         }
         pub fn type_<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ErrorType>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ErrorType>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.type_ = value
@@ -4114,12 +4141,18 @@ pub mod builder {
     pub struct ImageEditCompletedEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
-        quality: ::std::result::Result<super::Quality, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::Quality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageEditCompletedEventType,
@@ -4161,7 +4194,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -4185,7 +4220,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -4197,7 +4234,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Quality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::Quality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -4624,13 +4663,19 @@ pub mod builder {
     pub struct ImageEditPartialImageEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
         partial_image_index: ::std::result::Result<u32, ::std::string::String>,
-        quality: ::std::result::Result<super::Quality, ::std::string::String>,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::Quality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageEditPartialImageEventType,
@@ -4673,7 +4718,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -4697,7 +4744,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -4723,7 +4772,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Quality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::Quality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -5168,7 +5219,7 @@ pub mod builder {
             ::std::string::String,
         >,
         status: ::std::result::Result<
-            super::ImageGenerationCallStatus,
+            crate::wire::OpenWord<crate::wire::types::ImageGenerationCallStatus>,
             ::std::string::String,
         >,
         type_: ::std::result::Result<
@@ -5288,7 +5339,9 @@ pub mod builder {
         }
         pub fn status<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ImageGenerationCallStatus>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ImageGenerationCallStatus>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.status = value
@@ -5360,12 +5413,18 @@ pub mod builder {
     pub struct ImageGenerationCompletedEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
-        quality: ::std::result::Result<super::Quality, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::Quality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageGenerationCompletedEventType,
@@ -5407,7 +5466,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -5431,7 +5492,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -5443,7 +5506,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Quality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::Quality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -5535,13 +5600,19 @@ pub mod builder {
     pub struct ImageGenerationPartialImageEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
         background: ::std::result::Result<
-            super::ResolvedBackground,
+            crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
             ::std::string::String,
         >,
         created_at: ::std::result::Result<i64, ::std::string::String>,
-        output_format: ::std::result::Result<super::OutputFormat, ::std::string::String>,
+        output_format: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            ::std::string::String,
+        >,
         partial_image_index: ::std::result::Result<u32, ::std::string::String>,
-        quality: ::std::result::Result<super::Quality, ::std::string::String>,
+        quality: ::std::result::Result<
+            crate::wire::OpenWord<crate::wire::types::Quality>,
+            ::std::string::String,
+        >,
         size: ::std::result::Result<::std::string::String, ::std::string::String>,
         type_: ::std::result::Result<
             super::ImageGenerationPartialImageEventType,
@@ -5584,7 +5655,9 @@ pub mod builder {
         }
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ResolvedBackground>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -5608,7 +5681,9 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::OutputFormat>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -5634,7 +5709,9 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Quality>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<crate::wire::types::Quality>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -6649,7 +6726,9 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct ImagesResponse {
         background: ::std::result::Result<
-            ::std::option::Option<super::ResolvedBackground>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+            >,
             ::std::string::String,
         >,
         created: ::std::result::Result<i64, ::std::string::String>,
@@ -6662,11 +6741,15 @@ pub mod builder {
             ::std::string::String,
         >,
         output_format: ::std::result::Result<
-            ::std::option::Option<super::OutputFormat>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+            >,
             ::std::string::String,
         >,
         quality: ::std::result::Result<
-            ::std::option::Option<super::ResolvedQuality>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+            >,
             ::std::string::String,
         >,
         size: ::std::result::Result<
@@ -6700,7 +6783,11 @@ pub mod builder {
     impl ImagesResponse {
         pub fn background<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ResolvedBackground>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.background = value
@@ -6744,7 +6831,11 @@ pub mod builder {
         }
         pub fn output_format<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::OutputFormat>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::OutputFormat>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.output_format = value
@@ -6756,7 +6847,11 @@ pub mod builder {
         }
         pub fn quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ResolvedQuality>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.quality = value
@@ -9954,7 +10049,7 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct StreamErrorEvent {
         code: ::std::result::Result<
-            ::std::option::Option<super::ErrorCode>,
+            ::std::option::Option<crate::wire::OpenWord<crate::wire::types::ErrorCode>>,
             ::std::string::String,
         >,
         error: ::std::result::Result<super::ErrorDetail, ::std::string::String>,
@@ -9989,7 +10084,11 @@ pub mod builder {
     impl StreamErrorEvent {
         pub fn code<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<super::ErrorCode>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::types::ErrorCode>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.code = value

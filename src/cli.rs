@@ -23,6 +23,7 @@ mod serve;
 mod skills;
 mod span;
 mod token;
+mod upscale;
 mod usage;
 mod user;
 
@@ -62,6 +63,8 @@ enum Command {
     Generate(generate::Generate),
     /// Change images, or make new ones from them, and write them to files.
     Edit(edit::Edit),
+    /// Resize an image file on this machine, such as one that came smaller than was asked for.
+    Upscale(upscale::Upscale),
     /// Check, format and compare skills registry manifests.
     Skills(skills::Skills),
     /// Check or show the settings.
@@ -97,6 +100,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Usage(usage) => usage.run(),
         Command::Generate(generate) => generate.run(),
         Command::Edit(edit) => edit.run(),
+        Command::Upscale(upscale) => upscale.run(),
         Command::Skills(skills) => skills.run(),
         Command::Config(config) => config.run(),
         Command::Openapi(openapi) => openapi.run(),

@@ -22,11 +22,14 @@ mod flow;
 mod form;
 mod images;
 mod input;
+mod lenient;
 #[doc(hidden)]
 pub mod literal;
 mod models;
 mod open;
 mod request;
+#[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
+mod resize;
 mod responses;
 mod retry;
 #[cfg(not(target_arch = "wasm32"))]
@@ -46,6 +49,8 @@ pub use input::Input;
 pub use models::ModelCalls;
 pub use open::Json;
 pub use request::{Compression, EditRequest, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
+#[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
+pub use resize::{Fit, Resize, ResizedImage};
 pub use responses::{
     ImageCall, ImageTool, Message, OutputItem, Response, ResponseCalls, ResponseEvent, ResponseImage, ResponseInput,
     ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,
@@ -56,7 +61,7 @@ pub(crate) use save::{format_of_name, marked_path, numbered_path, replace_file, 
 pub use session::Session;
 pub use stream::ImageStream;
 
-pub use crate::wire::{Bounded, OutOfBounds};
+pub use crate::wire::{Bounded, OpenWord, OutOfBounds};
 
 use std::fmt;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ mod wire;
 pub use client::Client;
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub use client::admin;
-pub use wire::{Bounded, OutOfBounds, Secret, types};
+pub use wire::{Bounded, OpenWord, OutOfBounds, Secret, types};
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
 pub use wire::{admin::types as admin_types, served_admin_description, served_description};

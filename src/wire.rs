@@ -2,15 +2,18 @@
 //!
 //! Decides nothing; the documents under `openapi/` do, and `cargo xtask generate` writes it down.
 //! The types are one set for client and server.
-//! By hand stands here what the generators cannot make: [`Bounded`] holds integer bounds, which they drop, [`Secret`] is never printed, and
-//! `served` answers for the schemas from the document itself.
+//! By hand stands here what the generators cannot make: [`Bounded`] holds integer bounds, which they drop, [`OpenWord`] a
+//! word of an answer that the document may not know, [`Secret`] is never printed, and `served` answers for the schemas from
+//! the document itself.
 
 mod bounded;
+mod open;
 mod secret;
 #[cfg(feature = "gateway")]
 mod served;
 
 pub use bounded::{Bounded, OutOfBounds};
+pub use open::OpenWord;
 pub use secret::Secret;
 #[cfg(feature = "gateway")]
 #[doc(hidden)]

@@ -1,12 +1,13 @@
 //! What `generate` and `edit` have in common: how the images are to be, how they are waited for, and where they go.
 
+mod kept;
 mod progress;
 mod report;
 mod target;
 mod watch;
 
 use std::io::{self, IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
@@ -21,8 +22,9 @@ use crate::client::{
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
 use crate::wire::types::Quality;
+use kept::Kept;
 use progress::Progress;
-use report::Report;
+use report::{Report, WrittenFile};
 use target::Target;
 
 /// Arguments of every command that makes images.
@@ -69,6 +71,9 @@ pub(super) struct Drawing {
     /// Rather a lesser image than none, where one of 3840x2160 in high quality fails.
     #[arg(long)]
     fallback: bool,
+    /// Resize an image that comes smaller than `--size` on this machine, and say so; other proportions are cropped.
+    #[arg(long, requires = "size")]
+    upscale: bool,
     /// Where to write: a file, a folder, or `-` for standard output. Several images are numbered. When absent, a new file
     /// here that is named after the prompt.
     #[arg(short, long, value_name = "FILE")]
@@ -110,6 +115,9 @@ impl Drawing {
             self.prompt = read_prompt()?;
         }
         // Everything that can be wrong here is found before anything is paid for.
+        if self.upscale && self.size.exact().is_none() {
+            return Err(Failure::Usage("--upscale needs a --size in pixels".to_owned()));
+        }
         let target = Target::new(self.output.as_deref(), &self.prompt, self.count)?;
         let output = self.wanted(target.format())?;
         if !self.force {
@@ -210,17 +218,21 @@ impl Drawing {
 
     /// Writes the files, and says where they are.
     async fn keep(&self, images: &Images, target: &Target) -> Result<(), Failure> {
+        let wanted = self.size.exact().filter(|_| self.upscale);
         if target.is_stdout() {
-            return Ok(print_bytes(&images.first().bytes()?)?);
+            let (kept, failure) = Kept::of(images.first(), wanted).await;
+            print_bytes(&kept.bytes()?)?;
+            return failure.map_or(Ok(()), |error| Err(error.into()));
         }
         let report = Report::new(&self.prompt, images);
         let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
         for (index, image) in images.iter().enumerate() {
-            let path = target.path(index, image.format());
-            let written = if self.force { image.overwrite(path).await } else { image.write_to(path).await };
+            let (kept, trouble) = Kept::of(image.clone(), wanted).await;
+            failure = failure.or(trouble);
             // The other images have been paid for as well, so one that cannot be written does not stop them.
-            match written {
-                Ok(file) => {
+            match kept.write(&target.path(index, kept.format()), self.force).await {
+                Ok(path) => {
+                    let file = WrittenFile { path, upscaled_from: kept.upscaled_from() };
                     self.tell(&report, &file, &image)?;
                     files.push(file);
                 }
@@ -233,12 +245,12 @@ impl Drawing {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn tell(&self, report: &Report, file: &Path, image: &Image) -> Result<(), Failure> {
+    fn tell(&self, report: &Report, file: &WrittenFile, image: &Image) -> Result<(), Failure> {
         if self.sidecar {
             report.write_beside(file, image)?;
         }
         if !self.json {
-            print(&format!("{}\n", file.display()))?;
+            print(&format!("{}\n", file.path.display()))?;
         }
         Ok(())
     }

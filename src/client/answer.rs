@@ -1,14 +1,12 @@
 //! The images of an answer, and what was said about them.
 
-#[cfg(not(target_arch = "wasm32"))]
-use std::borrow::Cow;
 use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(not(target_arch = "wasm32"))]
-use super::save::{EncodedImage, FileNaming};
+use super::save::{EncodedImage, FileNaming, Sink};
 use super::session::Head;
 use super::{Error, decode};
 use crate::image::Format;
@@ -23,13 +21,16 @@ pub struct Images {
 struct Answer {
     response: ImagesResponse,
     head: Option<Head>,
+    /// The places of the images in `response.data`; some services send an empty place for an image that was not made.
+    places: Vec<usize>,
 }
 
 /// One image. Cloning is cheap: the bytes are shared with the [`Images`] it came from.
 #[derive(Clone)]
 pub struct Image {
     images: Images,
-    index: usize,
+    /// Its place in the data of the answer.
+    place: usize,
 }
 
 /// The images of an answer, in order; from [`Images::iter`].
@@ -44,11 +45,13 @@ pub struct Iter<'a> {
 impl Images {
     /// An answer without an image is an error, whatever its status is. Images may come as addresses instead of bytes.
     pub(super) fn new(response: ImagesResponse, head: Option<&Head>) -> Result<Self, Error> {
-        let is_empty = |image: &types::Image| image.b64_json.is_empty() && url(image).is_none();
-        if response.data.is_empty() || response.data.iter().any(is_empty) {
+        let is_made = |image: &types::Image| !image.b64_json.is_empty() || url(image).is_some();
+        let images = response.data.iter().enumerate();
+        let places: Vec<usize> = images.filter(|(_, image)| is_made(image)).map(|(place, _)| place).collect();
+        if places.is_empty() {
             return Err(Error::unintelligible("the answer holds no image", head));
         }
-        Ok(Self { answer: Arc::new(Answer { response, head: head.cloned() }) })
+        Ok(Self { answer: Arc::new(Answer { response, head: head.cloned(), places }) })
     }
 
     /// The images, in order.
@@ -67,7 +70,7 @@ impl Images {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
-        self.answer.response.data.len()
+        self.answer.places.len()
     }
 
     /// The whole answer: size, quality and format as they were made, and everything else that the service said.
@@ -112,11 +115,12 @@ impl Images {
         self.head()?.fallback.as_deref()
     }
 
-    /// The number of requested images that are missing from the answer, as the service reports it; 0 if it does not.
-    /// The images in the answer have been paid for.
+    /// The number of requested images that are missing from the answer, as the service reports it or leaves empty places;
+    /// 0 if it does neither. The images in the answer have been paid for.
     #[must_use]
     pub fn missing(&self) -> usize {
-        self.head().map_or(0, |head| head.missing)
+        let empty = self.answer.response.data.len() - self.len();
+        self.head().map_or(0, |head| head.missing).max(empty)
     }
 
     /// The actual size and format of the first image, such as `1024x1024 png`, if the service reports them.
@@ -150,7 +154,8 @@ impl Images {
     }
 
     fn at(&self, index: usize) -> Image {
-        Image { images: self.clone(), index }
+        // The index is below the length: the callers see to that.
+        Image { images: self.clone(), place: self.answer.places[index] }
     }
 }
 
@@ -279,8 +284,8 @@ impl Image {
     }
 
     fn wire(&self) -> &types::Image {
-        // The index was below the length when this was made, and nothing changes the answer.
-        &self.images.response().data[self.index]
+        // The place was there when this was made, and nothing changes the answer.
+        &self.images.response().data[self.place]
     }
 }
 
@@ -290,8 +295,8 @@ impl EncodedImage for Image {
         Self::format(self)
     }
 
-    fn base64(&self) -> Result<Cow<'_, str>, Error> {
-        self.sent().map(Cow::Borrowed)
+    fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+        decode::pieces(self.sent()?, sink)
     }
 }
 
@@ -302,6 +307,6 @@ fn url(image: &types::Image) -> Option<&str> {
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("index", &self.index).field("format", &self.format()).finish_non_exhaustive()
+        f.debug_struct("Image").field("place", &self.place).field("format", &self.format()).finish_non_exhaustive()
     }
 }

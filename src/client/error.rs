@@ -64,6 +64,9 @@ enum Kind {
     Unintelligible,
     /// A file could not be read or written.
     File,
+    /// An image could not be resized.
+    #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
+    Image,
 }
 
 // === impl Error ===
@@ -86,6 +89,11 @@ impl Error {
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn file(message: impl Into<String>, source: std::io::Error) -> Self {
         Self::new(Kind::File, message).because(source)
+    }
+
+    #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
+    pub(super) fn image(message: &str) -> Self {
+        Self::new(Kind::Image, message)
     }
 
     /// A stream whose head said success, and that ended with an error.

@@ -1,20 +1,21 @@
 //! What the events of an image stream mean.
 //!
-//! The type is read first, by itself; only then what belongs to it, straight from the bytes. A type of a later version is
-//! passed over, and so is an intermediate image that cannot be read: the final one is what was paid for.
+//! The type is read first, by itself; only then what belongs to it, straight from the bytes. An event of a later version
+//! is handed on as it came. An intermediate image that cannot be read is passed over: the final one is what was paid for.
 
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
+use super::lenient::{self, Members};
 use super::session::Session;
 use super::sse::Event;
-use super::{Error, Image, Images};
-use crate::wire::types::{self, ImageUsage, ImagesResponse};
+use super::{Error, Image, Images, Json};
+use crate::wire::types::ImageUsage;
 
 /// The type of an event that says that there will be no image.
 const ERROR: &str = "error";
+/// What the types of events begin with that this version knows.
+const FAMILIES: [&str; 2] = ["image_generation", "image_edit"];
 
 /// Something that happened while an image was made.
 #[derive(Clone, Debug)]
@@ -36,6 +37,14 @@ pub enum ImageEvent {
         /// The tokens that were used, where the service says so.
         usage: Option<ImageUsage>,
     },
+    /// An event of a type that this version does not know, and that holds no image.
+    #[non_exhaustive]
+    Other {
+        /// Its type.
+        kind: String,
+        /// The event as it came.
+        json: Json,
+    },
 }
 
 /// What tells an event from another.
@@ -45,34 +54,6 @@ struct Tag {
     #[serde(rename = "type")]
     kind: Option<String>,
     error: Option<IgnoredAny>,
-}
-
-/// An event with an image. An unknown word about the image takes nothing from it.
-#[derive(Deserialize)]
-struct EncodedImage {
-    #[serde(default, deserialize_with = "understood")]
-    b64_json: Option<String>,
-    /// The address of the image, in place of it or beside it.
-    #[serde(default, deserialize_with = "understood")]
-    url: Option<String>,
-    #[serde(default, deserialize_with = "understood")]
-    created_at: Option<i64>,
-    #[serde(default, deserialize_with = "understood")]
-    background: Option<types::ResolvedBackground>,
-    #[serde(default, deserialize_with = "understood")]
-    model: Option<String>,
-    #[serde(default, deserialize_with = "understood")]
-    output_format: Option<types::OutputFormat>,
-    #[serde(default, deserialize_with = "understood")]
-    partial_image_index: Option<u32>,
-    #[serde(default, deserialize_with = "understood")]
-    quality: Option<types::ResolvedQuality>,
-    #[serde(default, deserialize_with = "understood")]
-    revised_prompt: Option<String>,
-    #[serde(default, deserialize_with = "understood")]
-    size: Option<String>,
-    #[serde(default, deserialize_with = "understood")]
-    usage: Option<ImageUsage>,
 }
 
 // === impl ImageEvent ===
@@ -90,18 +71,30 @@ pub(super) fn read(event: &Event, partials: u32, session: &Session) -> Result<Op
         return Ok(None);
     }
     let tag = tag(event, session)?;
-    match tag.kind.as_deref().unwrap_or(&event.name) {
-        "image_generation.completed" | "image_edit.completed" => {
-            let picture = EncodedImage::read(event, session)?;
-            Ok(Some(ImageEvent::completed(&picture.into_images(session)?)))
-        }
-        "image_generation.partial_image" | "image_edit.partial_image" => Ok(partial(event, partials, session).ok()),
-        word if word == ERROR || tag.error.is_some() => {
+    let kind = tag.kind.as_deref().unwrap_or(&event.name);
+    let (family, step) = kind.rsplit_once('.').unwrap_or(("", kind));
+    let is_known = FAMILIES.contains(&family);
+    match step {
+        "completed" if is_known => Ok(Some(ImageEvent::completed(&drawn(event, session)?))),
+        "partial_image" if is_known => Ok(partial(event, partials, session).ok()),
+        _ if kind == ERROR || tag.error.is_some() => {
             // Whatever it looks like, it says that it failed.
             Err(Error::in_stream(&serde_json::from_slice(&event.data).unwrap_or_default(), session))
         }
-        _ => Ok(None),
+        _ => other(kind, event, partials, session),
     }
+}
+
+/// An event of a type that this version does not know. One that holds an image is what its last word says.
+fn other(kind: &str, event: &Event, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
+    match kind.rsplit('.').next() {
+        Some("completed") if let Ok(images) = drawn(event, session) => return Ok(Some(ImageEvent::completed(&images))),
+        Some("partial_image") if let Ok(event) = partial(event, partials, session) => return Ok(Some(event)),
+        _ => {}
+    }
+    let text = String::from_utf8_lossy(&event.data).into_owned();
+    let json = Json::read_text(text).map_err(|error| unread(error, session))?;
+    Ok(Some(ImageEvent::Other { kind: kind.to_owned(), json }))
 }
 
 fn tag(event: &Event, session: &Session) -> Result<Tag, Error> {
@@ -113,44 +106,21 @@ fn tag(event: &Event, session: &Session) -> Result<Tag, Error> {
 }
 
 fn partial(event: &Event, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
-    let picture = EncodedImage::read(event, session)?;
-    let index = picture.partial_image_index.unwrap_or(partials);
-    Ok(ImageEvent::PartialImage { index, image: picture.into_images(session)?.first() })
+    let members = members(event, session)?;
+    let index = members.get("partial_image_index").and_then(|index| u32::try_from(index.as_u64()?).ok());
+    let images = Images::new(lenient::event(members), session.head())?;
+    Ok(ImageEvent::PartialImage { index: index.unwrap_or(partials), image: images.first() })
+}
+
+/// The image of an event, in an answer of its own.
+fn drawn(event: &Event, session: &Session) -> Result<Images, Error> {
+    Images::new(lenient::event(members(event, session)?), session.head())
+}
+
+fn members(event: &Event, session: &Session) -> Result<Members, Error> {
+    serde_json::from_slice(&event.data).map_err(|error| unread(error, session))
 }
 
 fn unread(error: serde_json::Error, session: &Session) -> Error {
     Error::unintelligible("an event of the stream is not what this version understands", session.head()).because(error)
-}
-
-// === impl EncodedImage ===
-
-impl EncodedImage {
-    fn read(event: &Event, session: &Session) -> Result<Self, Error> {
-        serde_json::from_slice(&event.data).map_err(|error| unread(error, session))
-    }
-
-    /// As the answer that the same request would have had without a stream.
-    fn into_images(self, session: &Session) -> Result<Images, Error> {
-        let extra: Map<String, Value> = self.url.into_iter().map(|url| ("url".to_owned(), url.into())).collect();
-        let b64_json = self.b64_json.unwrap_or_default();
-        let image = types::Image { b64_json, revised_prompt: self.revised_prompt, extra };
-        let response = ImagesResponse {
-            background: self.background,
-            created: self.created_at.unwrap_or(0),
-            data: vec![image],
-            model: self.model,
-            output_format: self.output_format,
-            quality: self.quality,
-            size: self.size,
-            usage: self.usage,
-            extra: Map::default(),
-        };
-        Images::new(response, session.head())
-    }
-}
-
-/// A word about the image, where it is one that this version knows.
-fn understood<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
-    let raw = <&RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(raw.get()).ok())
 }

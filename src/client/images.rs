@@ -4,22 +4,17 @@ use bytes::Bytes;
 use progenitor_client::{Error as WireError, ResponseValue};
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, StatusCode};
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 
 use super::call::{Call, Operation};
 use super::form::EditForm;
 use super::request::Delivery;
 use super::session::{Head, Limit, Session};
-use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images};
+use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images, lenient};
 use crate::wire::types::{ErrorResponse, ImagesResponse};
 
 pub(super) const JSON: &str = "application/json";
 /// With the other one, because a service that cannot stream may answer all the same.
 pub(super) const EVENTS: &str = "text/event-stream, application/json;q=0.5";
-
-/// Members of the answer that say something about the images, and without which the images are as good.
-const REMARKS: [&str; 6] = ["background", "model", "output_format", "quality", "size", "usage"];
 
 /// Calls that make images; from [`Client::images`].
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +115,7 @@ fn finish(
         Ok(value) => value.into_inner(),
         Err(WireError::InvalidResponsePayload(body, source)) if session.head().is_some_and(Head::is_success) => {
             let unread = |_| Error::of_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
-            without_remarks(&body).map_err(unread)?
+            lenient::answer(serde_json::from_slice(&body).map_err(unread)?)
         }
         Err(error) => return Err(Error::of_call(error, session)),
     };
@@ -131,36 +126,4 @@ fn finish(
 pub(super) fn read(body: Vec<u8>, session: &Session) -> Result<Images, Error> {
     let read = serde_json::from_slice(&body).map_err(|error| WireError::InvalidResponsePayload(body.into(), error));
     finish(read.map(|response| ResponseValue::new(response, StatusCode::OK, HeaderMap::new())), session)
-}
-
-/// Reads an answer in which a remark is unknown. The images are paid for: they are not lost over a word about them.
-fn without_remarks(body: &[u8]) -> Result<ImagesResponse, serde_json::Error> {
-    let mut members: Map<String, Value> = serde_json::from_slice(body)?;
-    let mut remarks: Map<String, Value> = REMARKS.iter().filter_map(|name| members.remove_entry(*name)).collect();
-    members.entry("created").or_insert_with(|| 0.into());
-    for image in members.get_mut("data").and_then(Value::as_array_mut).into_iter().flatten() {
-        accept_address(image);
-    }
-    let response: ImagesResponse = serde_json::from_value(Value::Object(members))?;
-    Ok(ImagesResponse {
-        background: understood(&mut remarks, "background"),
-        model: understood(&mut remarks, "model"),
-        output_format: understood(&mut remarks, "output_format"),
-        quality: understood(&mut remarks, "quality"),
-        size: understood(&mut remarks, "size"),
-        usage: understood(&mut remarks, "usage"),
-        ..response
-    })
-}
-
-/// An image that comes as an address has no bytes, but has been paid for too.
-fn accept_address(image: &mut Value) {
-    let Some(image) = image.as_object_mut() else { return };
-    if image.get("url").is_some_and(Value::is_string) && image.get("b64_json").is_none_or(Value::is_null) {
-        image.insert("b64_json".to_owned(), "".into());
-    }
-}
-
-fn understood<T: DeserializeOwned>(remarks: &mut Map<String, Value>, name: &str) -> Option<T> {
-    serde_json::from_value(remarks.remove(name)?).ok()
 }

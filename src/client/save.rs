@@ -3,14 +3,13 @@
 //! Decides its name. An image has been paid for, and an existing file may hold another one: no file is replaced unless
 //! the caller says so.
 
-use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::{Error, decode};
+use super::Error;
 use crate::image::Format;
 
 /// The path with the ending of the format, unless it has one that says nothing of a format.
@@ -47,9 +46,12 @@ pub(super) trait EncodedImage: Clone + Send + 'static {
     /// The format found in the bytes; `None` if it is not known.
     fn format(&self) -> Option<Format>;
 
-    /// The bytes as base64 text.
-    fn base64(&self) -> Result<Cow<'_, str>, Error>;
+    /// Hands its bytes on, piece by piece.
+    fn write(&self, sink: Sink<'_>) -> Result<(), Error>;
 }
+
+/// Takes the next bytes of a file.
+pub(super) type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 
 /// Writes an image, and returns its path.
 pub(super) async fn image(picture: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
@@ -57,7 +59,7 @@ pub(super) async fn image(picture: &impl EncodedImage, path: &Path, naming: File
     // Files block, and an image is megabytes.
     let written = tokio::task::spawn_blocking(move || {
         let path = with_ending(&path, picture.format());
-        write(&picture.base64()?, &path, naming)
+        write(&picture, &path, naming)
     });
     written.await.unwrap_or_else(|stopped| Err(Error::file("writing was given up", io::Error::other(stopped))))
 }
@@ -81,10 +83,10 @@ pub(super) async fn all<P: EncodedImage>(
 }
 
 /// Decodes straight into the file. It appears whole or not at all.
-fn write(base64: &str, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
+fn write(picture: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
     let failed = |source| Error::file(format!("{} cannot be written", path.display()), source);
     let draft = Draft::create(path).map_err(failed)?;
-    decode::pieces(base64, |piece| (&draft.file).write_all(piece).map_err(failed))?;
+    picture.write(&mut |piece| (&draft.file).write_all(piece).map_err(failed))?;
     draft.publish(path, naming).map_err(failed)
 }
 
@@ -192,6 +194,17 @@ impl Drop for Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::decode;
+
+    impl EncodedImage for &'static str {
+        fn format(&self) -> Option<Format> {
+            None
+        }
+
+        fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+            decode::pieces(self, sink)
+        }
+    }
 
     #[track_caller]
     fn check(path: &str, format: Option<Format>, expected: &str) {
@@ -215,7 +228,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        assert_eq!(write("aGVsbG8=", &path, FileNaming::Replacing).unwrap(), path);
+        assert_eq!(write(&"aGVsbG8=", &path, FileNaming::Replacing).unwrap(), path);
         assert_eq!(fs::read(&path).unwrap(), b"hello");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -226,7 +239,7 @@ mod tests {
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
         let names = [FileNaming::Free, FileNaming::Free, FileNaming::Numbered, FileNaming::Numbered]
-            .map(|naming| write("aGVsbG8=", &path, naming).unwrap().file_name().unwrap().to_owned());
+            .map(|naming| write(&"aGVsbG8=", &path, naming).unwrap().file_name().unwrap().to_owned());
         assert_eq!(names, ["a-2.png", "a-3.png", "a-1.png", "a-4.png"]);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
@@ -238,7 +251,7 @@ mod tests {
         let path = folder.path().join("a.png");
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| write("aGVsbG8=", &path, FileNaming::Free).unwrap());
+                scope.spawn(|| write(&"aGVsbG8=", &path, FileNaming::Free).unwrap());
             }
         });
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 8);
@@ -249,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        assert!(write("aGVsbG8", &path, FileNaming::Free).is_err());
+        assert!(write(&"aGVsbG8", &path, FileNaming::Free).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -257,7 +270,7 @@ mod tests {
     #[test]
     fn an_error_names_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let error = write("aGVsbG8=", &folder.path().join("none/a.png"), FileNaming::Free).unwrap_err();
+        let error = write(&"aGVsbG8=", &folder.path().join("none/a.png"), FileNaming::Free).unwrap_err();
         assert!(error.to_string().contains("a.png"), "{error}");
     }
 }

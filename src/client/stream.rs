@@ -133,6 +133,7 @@ impl ImageStream {
                 self.reading = Reading::End;
                 self.flow.end_soon();
             }
+            Ok(ImageEvent::Other { .. }) => {}
             Err(_) => {
                 self.reading = Reading::End;
                 self.flow.close();

@@ -1,6 +1,7 @@
 //! Calls against a server that plays a script.
 
 mod edits;
+mod later;
 mod partial;
 pub(super) mod pictures;
 pub(super) mod server;
@@ -175,20 +176,6 @@ fn a_redirect_is_not_followed() {
     let server = Server::play([answer(307, &json!({})).header("location", &target)]);
     let error = generate(&server).unwrap_err();
     assert_eq!((error.status(), elsewhere.requests().len()), (Some(307), 0));
-}
-
-#[test]
-fn images_are_not_lost_over_an_unknown_word() {
-    let mut body = image();
-    body["background"] = "auto".into();
-    body["quality"] = "ultra".into();
-    body["output_format"] = "webp".into();
-    body["usage"] = json!({"total_tokens": "many"});
-    let images = generate(&Server::play([answer(200, &body)])).unwrap();
-    assert_eq!(images.first().bytes().unwrap(), b"hello");
-    let response = images.response();
-    assert_eq!(response.output_format.map(|format| format.to_string()).as_deref(), Some("webp"));
-    assert!(response.background.is_none() && response.quality.is_none() && images.usage().is_none());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The command line where no server is needed, or beside one: keys, usage, `generate`, exit codes, configuration errors.
 
+mod upscale;
+
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

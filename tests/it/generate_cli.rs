@@ -4,7 +4,7 @@
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::kit::{Account, Done, FakeUpstream, Gateway, Program, Shut};
+use crate::kit::{Account, Done, FakeUpstream, Gateway, Program, Shut, Verbatim, facts, picture};
 
 const FAILED: Option<i32> = Some(1);
 const USAGE: Option<i32> = Some(2);
@@ -121,4 +121,68 @@ fn a_proxy_does_not_read_the_key_for_this_machine() {
         program.args(["generate", "a boat"]).run().good();
     }
     assert_eq!(proxy.accepted(), 0);
+}
+
+/// An upstream that delivers less than is asked for, and what the command makes of it.
+fn upscaled(script: &str, words: &[&str]) -> (Gateway, Done) {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.always("sk-upstream-only", script);
+    let done = generate(&gateway, &[&["--upscale"], words].concat());
+    assert_eq!(upstream.attempts(), 1, "nobody is asked a second time: {done:#?}");
+    (gateway, done)
+}
+
+#[test]
+fn an_image_that_comes_smaller_is_resized_to_what_was_asked_for_and_that_is_said() {
+    for (format, name) in [("png", "boat.png"), ("jpeg", "boat.jpg"), ("webp", "boat.webp")] {
+        let words = ["--size", "3840x2160", "--format", format, "-o", name, "--json", "--sidecar"];
+        let (gateway, done) = upscaled("size=1536x1024", &words);
+        let report: serde_json::Value = serde_json::from_str(done.good()).expect("JSON");
+        assert_eq!((&report["upscaled_from"], &report["files"]), (&json!("1536x1024"), &json!([name])));
+        assert!(done.stderr.contains("resized from 1536x1024 to 3840x2160"), "{done:#?}");
+        let file = std::fs::read(gateway.home().join(name)).expect("the image");
+        assert_eq!(facts(&file), (format.to_owned(), "3840x2160".to_owned()));
+        let sidecar = std::fs::read(gateway.home().join(format!("{name}.json"))).expect("the sidecar");
+        let sidecar: serde_json::Value = serde_json::from_slice(&sidecar).expect("JSON");
+        assert_eq!(sidecar["upscaled_from"], "1536x1024");
+    }
+}
+
+#[test]
+fn an_image_that_comes_as_asked_for_or_larger_stays_as_it_is() {
+    for script in ["", "size=2048x1536"] {
+        let (gateway, done) = upscaled(script, &["--size", "1536x1024", "-o", "boat.png", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(done.good()).expect("JSON");
+        assert_eq!(report["upscaled_from"], json!(null));
+        let size = if script.is_empty() { "1536x1024" } else { "2048x1536" };
+        let file = std::fs::read(gateway.home().join("boat.png")).expect("the image");
+        assert_eq!(facts(&file).1, size);
+        assert!(!done.stderr.contains("resized"), "{done:#?}");
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_resized_is_kept_as_it_came() {
+    let upstream = Verbatim::start();
+    let file = &picture(1024, 640, "png")[..];
+    let broken = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &file[..file.len() - 20]);
+    upstream.say("application/json", json!({"created": 1, "data": [{"b64_json": broken}]}).to_string());
+    let home = TempDir::new().expect("a directory");
+    let program =
+        Program::new(home.path()).env("IMAGATE_API_KEY", "sk-test").env("IMAGATE_BASE_URL", upstream.base_url());
+    let done = program.args(["generate", "a boat", "--size", "1536x1024", "--upscale", "-o", "boat.png"]).run();
+    assert_eq!(done.code, FAILED, "{done:#?}");
+    assert!(done.stderr.contains("kept as it came") && done.stderr.contains("cannot be resized"), "{done:#?}");
+    assert_eq!(std::fs::read(home.path().join("boat.png")).expect("the image"), file[..file.len() - 20]);
+}
+
+#[test]
+fn what_cannot_be_upscaled_to_is_found_before_anything_is_asked_for() {
+    let gateway = Gateway::simulated();
+    for words in [&["--upscale"][..], &["--upscale", "--size", "auto"], &["--upscale", "--size", "100x100"]] {
+        let done = generate(&gateway, words);
+        assert_eq!(done.code, USAGE, "{words:?} {done:#?}");
+    }
+    assert!(gateway.records().is_empty());
 }

@@ -21,6 +21,7 @@ mod site;
 mod tap;
 mod tokens;
 mod upstream;
+mod verbatim;
 mod watch;
 mod zoo;
 
@@ -40,6 +41,7 @@ pub(crate) use site::Site;
 pub(crate) use tap::Tap;
 pub(crate) use tokens::{Exchange, FakeTokens};
 pub(crate) use upstream::{Attempt, Deaf, FakeUpstream, Shut, Turn, sha256};
+pub(crate) use verbatim::Verbatim;
 pub(crate) use zoo::specimen;
 
 use std::ffi::OsString;

@@ -1,5 +1,7 @@
 //! The SDK of this crate against the program of this crate: tasks for text models, and models that an operator added.
 
+mod later;
+
 use imagate::client::{
     Client, Error, GenerateRequest, ImageCount, ImageTool, OutputItem, PartialImages, ResponseItem, ResponseRequest,
     ResponseStep,

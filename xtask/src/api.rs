@@ -13,6 +13,8 @@ pub(crate) struct Api {
     pub(crate) inner: Option<&'static str>,
     /// How long its client waits by itself.
     pub(crate) timeout_seconds: u64,
+    /// Whether its answers may come from a service that knows more words than the document.
+    pub(crate) has_open_answers: bool,
 }
 
 /// The API of the callers.
@@ -23,8 +25,15 @@ pub(crate) const GATEWAY: Api = Api {
     inner: Some("crate::client::Session"),
     // The longest call of the specification: an image above 2560x1440.
     timeout_seconds: 300,
+    has_open_answers: true,
 };
 
 /// The API of the operators.
-pub(crate) const ADMIN: Api =
-    Api { document: "openapi/admin.json", prefix: "admin_", trait_name: "AdminApi", inner: None, timeout_seconds: 30 };
+pub(crate) const ADMIN: Api = Api {
+    document: "openapi/admin.json",
+    prefix: "admin_",
+    trait_name: "AdminApi",
+    inner: None,
+    timeout_seconds: 30,
+    has_open_answers: false,
+};

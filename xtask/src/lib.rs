@@ -11,6 +11,7 @@ mod docs;
 mod document;
 mod fingerprint;
 mod manifest;
+mod open;
 mod print;
 mod readme;
 mod schemas;

@@ -10,6 +10,7 @@ use syn::{File, Ident, Item, Type, parse_quote};
 use crate::api::Api;
 use crate::docs;
 use crate::document::{Document, HandType, hand_type};
+use crate::open::OpenWords;
 
 /// Sorted, so that what is written does not depend on a hash seed.
 pub(crate) const MAP_TYPE: &str = "::std::collections::BTreeMap";
@@ -21,6 +22,7 @@ pub(crate) struct Sdk {
 }
 
 pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
+    let words = if api.has_open_answers { OpenWords::of(document.value()) } else { OpenWords::default() };
     let forms: Vec<_> = document.operations()?.into_iter().filter(|operation| operation.takes_form()).collect();
     let typed = document.typed(|value| {
         for form in &forms {
@@ -28,14 +30,15 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
         }
         without_events(&mut value["paths"]);
         without_defaults(&mut value["components"]["schemas"]);
+        words.open(&mut value["components"]["schemas"]);
     })?;
-    let tokens = Generator::new(&settings(api, document)?).generate_tokens(&typed)?;
+    let tokens = Generator::new(&settings(api, document, &words)?).generate_tokens(&typed)?;
     let mut sdk = split(syn::parse2(tokens)?)?;
     sdk.types.items.extend(aliases(document)?);
     Ok(sdk)
 }
 
-fn settings(api: &Api, document: &Document) -> Result<GenerationSettings> {
+fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<GenerationSettings> {
     let mut settings = GenerationSettings::new();
     settings.with_interface(InterfaceStyle::Builder).with_map_type(MAP_TYPE).with_timeout(api.timeout_seconds);
     if let Some(inner) = api.inner {
@@ -46,6 +49,9 @@ fn settings(api: &Api, document: &Document) -> Result<GenerationSettings> {
         if let Some(hand_type) = hand_type(schema) {
             settings.with_replacement(name, path(hand_type), impls(hand_type).iter().copied());
         }
+    }
+    for (name, path) in words.types() {
+        settings.with_replacement(name, path, [TypeImpl::Display, TypeImpl::FromStr].into_iter());
     }
     Ok(settings)
 }

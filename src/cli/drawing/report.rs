@@ -7,6 +7,13 @@ use serde_json::{Value, json};
 use crate::cli::failure::Failure;
 use crate::client::{self, Image, Images};
 
+/// A file that was written.
+pub(super) struct WrittenFile {
+    pub(super) path: PathBuf,
+    /// The size that the image came in, if it was resized.
+    pub(super) upscaled_from: Option<String>,
+}
+
 /// What is known of one request and its answer.
 pub(super) struct Report(Value);
 
@@ -25,24 +32,22 @@ impl Report {
     }
 
     /// With all files, for standard output.
-    pub(super) fn of_files(&self, files: &[PathBuf]) -> Value {
-        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        self.with("files", files.into())
+    pub(super) fn of_files(&self, files: &[WrittenFile]) -> Value {
+        let mut report = self.0.clone();
+        report["files"] = files.iter().map(|file| file.path.display().to_string()).collect();
+        report["upscaled_from"] = files.iter().find_map(|file| file.upscaled_from.clone()).into();
+        report
     }
 
     /// With one image, for the file beside it.
-    pub(super) fn write_beside(&self, file: &Path, image: &Image) -> Result<(), Failure> {
-        let mut name = file.as_os_str().to_owned();
+    pub(super) fn write_beside(&self, file: &WrittenFile, image: &Image) -> Result<(), Failure> {
+        let mut name = file.path.as_os_str().to_owned();
         name.push(".json");
-        let report = self.with("revised_prompt", image.revised_prompt().into());
+        let mut report = self.0.clone();
+        report["revised_prompt"] = image.revised_prompt().into();
+        report["upscaled_from"] = file.upscaled_from.clone().into();
         let mut text = serde_json::to_string_pretty(&report)?;
         text.push('\n');
         Ok(client::replace_file(Path::new(&name), text.as_bytes())?)
-    }
-
-    fn with(&self, name: &str, value: Value) -> Value {
-        let mut report = self.0.clone();
-        report[name] = value;
-        report
     }
 }

@@ -25,6 +25,7 @@ pub(super) async fn watch(
                 }
             }
             ImageEvent::Completed { image, .. } => images = Some(image.answer().clone()),
+            ImageEvent::Other { .. } => {}
         }
     }
     match images {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::client::open::Json;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::client::save::{self, EncodedImage, FileNaming};
+use crate::client::save::{self, EncodedImage, FileNaming, Sink};
 use crate::client::{Error, decode};
 use crate::image::{Facts, Format};
 
@@ -86,8 +86,8 @@ impl EncodedImage for ResponseImage {
         Self::format(self)
     }
 
-    fn base64(&self) -> Result<Cow<'_, str>, Error> {
-        Ok(Self::base64(self))
+    fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+        decode::pieces(&self.base64(), sink)
     }
 }
 

@@ -46,6 +46,7 @@ fn story(play: Play) -> Vec<String> {
             story.push(match event {
                 Ok(ImageEvent::PartialImage { index, .. }) => format!("partial {index}"),
                 Ok(ImageEvent::Completed { usage, .. }) => format!("completed {}", usage.is_some()),
+                Ok(ImageEvent::Other { kind, json }) => format!("{kind} {}", json.text()),
                 Err(error) => format!("error: {error}"),
             });
         }
@@ -87,11 +88,12 @@ fn the_request_asks_for_events() {
 }
 
 #[test]
-fn heartbeats_and_what_a_later_version_says_are_passed_over() {
+fn heartbeats_are_passed_over_and_what_a_later_version_says_is_handed_on() {
     let later = frame(&json!({"type": "image_generation.mood", "mood": "good"}));
     let stream =
         [": keep-alive\n\n", &later, ": keep-alive\n\n", &partial(0), &completed(), "data: [DONE]\n\n"].concat();
-    check(&stream, &["partial 0", "completed true"]);
+    let mood = r#"image_generation.mood {"mood":"good","type":"image_generation.mood"}"#;
+    check(&stream, &[mood, "partial 0", "completed true"]);
 }
 
 #[test]

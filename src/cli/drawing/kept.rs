@@ -1,0 +1,72 @@
+//! An image as it is kept: as it came, or resized to what was asked for.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::output::remark;
+use crate::client::{Error, Image, ResizedImage};
+use crate::image::{Format, Size};
+
+/// An image on its way to a file.
+pub(super) enum Kept {
+    AsItCame(Image),
+    Resized(ResizedImage),
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Resizes an image that is smaller than `wanted`. One that cannot be resized is paid for all the same: it is kept as
+    /// it came, and the reason goes with it.
+    pub(super) async fn of(image: Image, wanted: Option<Size>) -> (Self, Option<Error>) {
+        let is_smaller = |size: Size| {
+            image.dimensions().is_none_or(|(width, height)| width < size.width() || height < size.height())
+        };
+        let Some(size) = wanted.filter(|size| is_smaller(*size)) else { return (Self::AsItCame(image), None) };
+        match image.resize_to(size).await {
+            Ok(resized) => {
+                let (width, height) = resized.original_dimensions();
+                remark(&format!("note: resized from {width}x{height} to {size} on this machine"));
+                (Self::Resized(resized), None)
+            }
+            Err(error) => {
+                remark("note: the image is kept as it came");
+                (Self::AsItCame(image), Some(error))
+            }
+        }
+    }
+
+    /// The size that it had before it was resized.
+    pub(super) fn upscaled_from(&self) -> Option<String> {
+        match self {
+            Self::AsItCame(_) => None,
+            Self::Resized(resized) => {
+                let (width, height) = resized.original_dimensions();
+                Some(format!("{width}x{height}"))
+            }
+        }
+    }
+
+    pub(super) fn format(&self) -> Option<Format> {
+        match self {
+            Self::AsItCame(image) => image.format(),
+            Self::Resized(resized) => Some(resized.format()),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::AsItCame(image) => image.bytes(),
+            Self::Resized(resized) => Ok(resized.bytes().to_vec()),
+        }
+    }
+
+    /// Writes the file; `force` replaces one that is there.
+    pub(super) async fn write(&self, path: &Path, force: bool) -> Result<PathBuf, Error> {
+        match (self, force) {
+            (Self::AsItCame(image), false) => image.write_to(path).await,
+            (Self::AsItCame(image), true) => image.overwrite(path).await,
+            (Self::Resized(resized), false) => resized.write_to(path).await,
+            (Self::Resized(resized), true) => resized.overwrite(path).await,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `imagate upscale`: an image file in a larger size, made on this machine.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::failure::Failure;
+use super::installation::run;
+use super::output::{print, print_bytes, remark};
+use crate::client::{self, Compression, Output, Resize, ResizedImage};
+use crate::image::{Format, Size};
+use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
+
+/// Arguments of `upscale`.
+#[derive(Debug, Args)]
+pub(super) struct Upscale {
+    /// The image: png, jpeg or webp; `-` reads it from standard input.
+    file: PathBuf,
+    /// Width and height in pixels, such as 3840x2160, by the size rules of the API.
+    #[arg(long, value_name = "SIZE")]
+    size: Size,
+    /// Where to write: a file, or `-` for standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// The file format; when absent, the one that the ending of `--output` stands for, or else that of the image.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// How strongly to compress jpeg and webp: 0 is the smallest file, 100 the best picture.
+    #[arg(long, value_name = "NUMBER", default_value_t = Compression::MAX)]
+    compression: Compression,
+    /// What becomes of an image with other proportions.
+    #[arg(long, value_enum, default_value_t)]
+    fit: Fit,
+    /// Replace the file that `--output` names if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+/// What becomes of an image with other proportions.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum Fit {
+    /// Cut off what is too wide or too high, on both sides alike.
+    #[default]
+    Crop,
+    /// Keep all of it, distorted.
+    Stretch,
+}
+
+// === impl Upscale ===
+
+impl Upscale {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let format = self.wanted_format()?;
+        let is_stdout = self.output == Path::new("-");
+        if is_stdout && io::stdout().is_terminal() {
+            return Err(Failure::Usage(
+                "an image is not for a terminal: name a file, or redirect standard output".to_owned(),
+            ));
+        }
+        let file = self.read()?;
+        let resized = self.resized(file, format)?;
+        self.check(&resized, is_stdout)?;
+        let (width, height) = resized.original_dimensions();
+        remark(&format!("resized from {width}x{height} to {}", resized.size()));
+        if is_stdout {
+            return Ok(print_bytes(resized.bytes())?);
+        }
+        let written = run(async {
+            let path = &self.output;
+            Ok(if self.force { resized.overwrite(path).await? } else { resized.write_to(path).await? })
+        })?;
+        Ok(print(&format!("{}\n", written.display()))?)
+    }
+
+    /// The format that is asked for; nothing where the image keeps its own.
+    fn wanted_format(&self) -> Result<Option<Format>, Failure> {
+        let named = client::format_of_name(&self.output);
+        match (self.format, named) {
+            (Some(asked), Some(named)) if asked != named => Err(Failure::Usage(format!(
+                "--format {asked} does not fit the ending of --output, which stands for {named}"
+            ))),
+            (asked, named) => Ok(asked.or(named)),
+        }
+    }
+
+    fn read(&self) -> Result<Vec<u8>, Failure> {
+        let mut file = Vec::new();
+        if self.file == Path::new("-") {
+            io::stdin().lock().take(MAX_UPLOAD_IMAGE_BYTES).read_to_end(&mut file)?;
+        } else {
+            let unreadable = |error: io::Error| anyhow::Error::new(error).context(unreadable(&self.file));
+            let source = std::fs::File::open(&self.file).map_err(unreadable)?;
+            source.take(MAX_UPLOAD_IMAGE_BYTES).read_to_end(&mut file).map_err(unreadable)?;
+        }
+        Ok(file)
+    }
+
+    fn resized(&self, file: Vec<u8>, format: Option<Format>) -> Result<ResizedImage, Failure> {
+        // The format of the image is known when it is read; until then only its compression is.
+        let kept = || crate::image::probe(&file).map(|facts| facts.format);
+        let output = match format.or_else(kept) {
+            Some(Format::Jpeg) => Output::Jpeg { compression: self.compression },
+            Some(Format::Webp) => Output::Webp { compression: self.compression },
+            Some(Format::Png) | None => Output::Png,
+        };
+        Ok(Resize::to(self.size).fit(self.fit.into()).format(output).apply(file)?)
+    }
+
+    /// Holds back what would lose something.
+    fn check(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), Failure> {
+        let (width, height) = resized.original_dimensions();
+        if width > self.size.width() && height > self.size.height() {
+            return Err(Failure::Usage(format!("the image is larger than {}: it has {width}x{height} px", self.size)));
+        }
+        let path = client::with_ending(&self.output, Some(resized.format()));
+        if !is_stdout && !self.force && path.exists() {
+            return Err(Failure::Usage(format!(
+                "{} is there already: name another file, or replace it with --force",
+                path.display()
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl From<Fit> for client::Fit {
+    fn from(fit: Fit) -> Self {
+        match fit {
+            Fit::Crop => Self::Crop,
+            Fit::Stretch => Self::Stretch,
+        }
+    }
+}
+
+fn unreadable(file: &Path) -> String {
+    format!("{} cannot be read", file.display())
+}

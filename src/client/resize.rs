@@ -1,0 +1,281 @@
+//! Images in another size: for a service that delivers less than was asked for.
+//!
+//! Decides what becomes of the edges and of the file format. Nothing is sent to anybody.
+//! Bounds: a file of the size that an edit may have, of at most as many pixels as the largest size, so that no file takes
+//! more memory than the largest image does. Pixels are resampled as they stand, in the color space of the file; colors
+//! behind transparent parts do not bleed into the others.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use fast_image_resize::images::{Image as Canvas, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeError, ResizeOptions, Resizer};
+
+use super::save::{self, EncodedImage, FileNaming, Sink};
+use super::{Error, Image, Output, ResponseImage};
+use crate::image::{Facts, Flaw, Format, Size, inspect};
+use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
+
+/// How an image is to be resized.
+///
+/// ```
+/// use imagate::client::{Fit, Resize};
+/// use imagate::image::Format;
+/// use imagate::size;
+///
+/// let resize = Resize::to(size!("3840x2160")).fit(Fit::Stretch).format(Format::Webp);
+/// assert!(resize.apply(b"no image").is_err());
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it does nothing until it is applied to an image"]
+pub struct Resize {
+    size: Size,
+    fit: Fit,
+    output: Option<Output>,
+}
+
+/// What becomes of an image whose proportions are not those of the new size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fit {
+    /// What is too wide or too high is cut off, on both sides alike.
+    #[default]
+    Crop,
+    /// All of it is there, and distorted.
+    Stretch,
+}
+
+/// An image that was resized. Cloning is cheap.
+#[derive(Clone)]
+pub struct ResizedImage {
+    file: Bytes,
+    format: Format,
+    size: Size,
+    original: (u32, u32),
+}
+
+/// Colors of eight bits, row by row.
+struct Pixels {
+    width: u32,
+    height: u32,
+    /// Four bytes for a pixel instead of three.
+    has_alpha: bool,
+    bytes: Vec<u8>,
+    /// What the colors mean, if the file says so.
+    profile: Option<Vec<u8>>,
+}
+
+/// Why an image was not resized.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("{0}")]
+    Flaw(Flaw),
+    #[error("it is an animation")]
+    Animated,
+    #[error("the file has {0} bytes; the limit is less than {MAX_UPLOAD_IMAGE_BYTES}")]
+    TooLarge(usize),
+    #[error("it has {0}x{1} px; the limit is {MAX_PIXELS} px")]
+    TooManyPixels(u32, u32),
+    #[error("the {0} file cannot be read: {1}")]
+    Unreadable(Format, String),
+    #[error("the {0} file cannot be made: {1}")]
+    Unwritable(Format, String),
+    #[error("it is transparent, and a jpeg cannot be; ask for png or webp")]
+    Transparent,
+    #[error("it has a color profile, which is only kept in png and jpeg; ask for one of these")]
+    Profile,
+    #[error("{0}")]
+    Resampling(#[from] ResizeError),
+}
+
+// === impl Resize ===
+
+impl Resize {
+    /// To this size, cropped where the proportions differ, in the format of the file.
+    pub const fn to(size: Size) -> Self {
+        Self { size, fit: Fit::Crop, output: None }
+    }
+
+    /// What becomes of other proportions.
+    pub const fn fit(mut self, fit: Fit) -> Self {
+        self.fit = fit;
+        self
+    }
+
+    /// The file format instead of that of the file; a [`Format`] alone stands for its best quality.
+    pub fn format(mut self, output: impl Into<Output>) -> Self {
+        self.output = Some(output.into());
+        self
+    }
+
+    /// Resizes an image file in png, jpeg or webp. An image that has the size and the format stays as it is, to the byte.
+    ///
+    /// It takes a part of a second for a large image: not in a task that others wait for. The color profile of the file
+    /// is kept; what else it says of itself, such as how it was made, is not true of the new image and is left out.
+    ///
+    /// # Errors
+    ///
+    /// The file is no whole still image, is larger than the largest image of the API, or cannot be in the format.
+    pub fn apply(&self, file: impl Into<Bytes>) -> Result<ResizedImage, Error> {
+        let file = file.into();
+        self.try_apply(&file).map_err(|trouble| Error::image(&format!("the image cannot be resized: {trouble}")))
+    }
+
+    fn try_apply(&self, file: &Bytes) -> Result<ResizedImage, Trouble> {
+        let facts = examined(file)?;
+        let output = self.output.unwrap_or_else(|| facts.format.into());
+        let original = (facts.width, facts.height);
+        let is_same = original == (self.size.width(), self.size.height());
+        let file = if is_same && output.format() == facts.format {
+            file.clone()
+        } else {
+            let pixels = decode::file(file, facts.format)?;
+            let pixels = if is_same { pixels } else { self.resample(pixels)? };
+            encode::file(&pixels, output)?.into()
+        };
+        Ok(ResizedImage { file, format: output.format(), size: self.size, original })
+    }
+
+    fn resample(&self, pixels: Pixels) -> Result<Pixels, Trouble> {
+        let kind = if pixels.has_alpha { PixelType::U8x4 } else { PixelType::U8x3 };
+        let (width, height) = (self.size.width(), self.size.height());
+        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
+        let options = match self.fit {
+            Fit::Crop => options.fit_into_destination(None),
+            Fit::Stretch => options,
+        };
+        let mut canvas = Canvas::new(width, height, kind);
+        let unreadable = |error| Trouble::Unreadable(Format::default(), format!("{error}"));
+        let source = ImageRef::new(pixels.width, pixels.height, &pixels.bytes, kind).map_err(unreadable)?;
+        Resizer::new().resize(&source, &mut canvas, &options)?;
+        Ok(Pixels { width, height, bytes: canvas.into_vec(), ..pixels })
+    }
+}
+
+impl From<Size> for Resize {
+    fn from(size: Size) -> Self {
+        Self::to(size)
+    }
+}
+
+/// Format and pixel size of a whole still image within the limits.
+fn examined(file: &Bytes) -> Result<Facts, Trouble> {
+    if file.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
+        return Err(Trouble::TooLarge(file.len()));
+    }
+    let facts = match inspect(&&file[..]) {
+        Ok(header) => header.facts,
+        Err(Flaw::Animated(_)) => return Err(Trouble::Animated),
+        Err(flaw) => return Err(Trouble::Flaw(flaw)),
+    };
+    // Neither side is above 65,535.
+    if u64::from(facts.width) * u64::from(facts.height) > u64::from(MAX_PIXELS) {
+        return Err(Trouble::TooManyPixels(facts.width, facts.height));
+    }
+    Ok(facts)
+}
+
+// === impl ResizedImage ===
+
+impl ResizedImage {
+    /// The bytes of the image file.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.file
+    }
+
+    /// The file format.
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Width and height.
+    #[must_use]
+    pub const fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Width and height in pixels before.
+    #[must_use]
+    pub const fn original_dimensions(&self) -> (u32, u32) {
+        self.original
+    }
+
+    /// Writes the image file, and says where, as [`Image::write_to`] does.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        save::image(self, path.as_ref(), FileNaming::Free).await
+    }
+
+    /// Like [`ResizedImage::write_to`], but replaces an existing file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; an existing one is then left as it was.
+    pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        save::image(self, path.as_ref(), FileNaming::Replacing).await
+    }
+}
+
+impl EncodedImage for ResizedImage {
+    fn format(&self) -> Option<Format> {
+        Some(self.format)
+    }
+
+    fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+        sink(&self.file)
+    }
+}
+
+impl fmt::Debug for ResizedImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResizedImage")
+            .field("format", &self.format)
+            .field("size", &self.size)
+            .field("original", &self.original)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Image ===
+
+impl Image {
+    /// The image in another size, such as the one that was asked for where a lesser one came: resampled here, without
+    /// asking any service. Cropped where the proportions differ; [`Resize`] has more to choose.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Resize::apply`]; or only an address came instead of the image.
+    pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
+        apart(self.bytes()?, resize.into()).await
+    }
+}
+
+// === impl ResponseImage ===
+
+impl ResponseImage {
+    /// The image in another size, as [`Image::resize_to`] makes it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Resize::apply`].
+    pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
+        apart(self.bytes()?, resize.into()).await
+    }
+}
+
+/// On a thread of its own, because it takes a while.
+async fn apart(file: Vec<u8>, resize: Resize) -> Result<ResizedImage, Error> {
+    let resized = tokio::task::spawn_blocking(move || resize.apply(file)).await;
+    resized.unwrap_or_else(|stopped| Err(Error::image("resizing was given up").because(stopped)))
+}

@@ -1,0 +1,72 @@
+//! From a file to pixels.
+
+use std::io::Cursor;
+
+use png::{ColorType, Transformations};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use super::{Pixels, Trouble};
+use crate::image::Format;
+
+/// Where the color profile of a webp file begins, if it has one: behind `RIFF`, its length, `WEBP` and the chunk `VP8X`.
+const PROFILE_PLACE: usize = 30;
+
+/// The pixels of a whole still image whose size is within the limits.
+pub(super) fn file(file: &[u8], format: Format) -> Result<Pixels, Trouble> {
+    let unreadable = |why: String| Trouble::Unreadable(format, why);
+    match format {
+        Format::Png => png(file).map_err(|error| unreadable(error.to_string())),
+        Format::Jpeg => jpeg(file).map_err(unreadable),
+        Format::Webp => webp(file).ok_or_else(|| unreadable("its data is damaged".to_owned())),
+    }
+}
+
+fn png(file: &[u8]) -> Result<Pixels, png::DecodingError> {
+    let mut decoder = png::Decoder::new(Cursor::new(file));
+    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
+    let mut reader = decoder.read_info()?;
+    let profile = reader.info().icc_profile.as_ref().map(|profile| profile.to_vec());
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap_or(0)];
+    let frame = reader.next_frame(&mut bytes)?;
+    bytes.truncate(frame.buffer_size());
+    let (has_alpha, bytes) = match frame.color_type {
+        ColorType::Rgba => (true, bytes),
+        ColorType::GrayscaleAlpha => {
+            (true, bytes.as_chunks().0.iter().flat_map(|&[gray, alpha]| [gray, gray, gray, alpha]).collect())
+        }
+        ColorType::Grayscale => (false, bytes.iter().flat_map(|&gray| [gray; 3]).collect()),
+        ColorType::Rgb | ColorType::Indexed => (false, bytes),
+    };
+    Ok(Pixels { width: frame.width, height: frame.height, has_alpha, bytes, profile })
+}
+
+fn jpeg(file: &[u8]) -> Result<Pixels, String> {
+    // Strict: the rest of a file that is cut off would be gray.
+    let options = DecoderOptions::default().set_strict_mode(true).jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
+    let bytes = decoder.decode().map_err(|error| error.to_string())?;
+    let info = decoder.info().ok_or("it says nothing of its size")?;
+    let profile = decoder.icc_profile();
+    Ok(Pixels { width: info.width.into(), height: info.height.into(), has_alpha: false, bytes, profile })
+}
+
+fn webp(file: &[u8]) -> Option<Pixels> {
+    let image = webp::Decoder::new(file).decode()?;
+    let profile = webp_profile(file).map(<[u8]>::to_vec);
+    Some(Pixels {
+        width: image.width(),
+        height: image.height(),
+        has_alpha: image.is_alpha(),
+        bytes: image.to_vec(),
+        profile,
+    })
+}
+
+pub(super) fn webp_profile(file: &[u8]) -> Option<&[u8]> {
+    let rest = file.get(PROFILE_PLACE..)?.strip_prefix(b"ICCP")?;
+    let (length, rest) = rest.split_first_chunk()?;
+    rest.get(..usize::try_from(u32::from_le_bytes(*length)).ok()?)
+}

@@ -1,0 +1,75 @@
+//! From pixels to a file.
+
+use std::borrow::Cow;
+
+use jpeg_encoder::ColorType as JpegColor;
+use png::{BitDepth, ColorType, Info};
+
+use super::{Pixels, Trouble};
+use crate::client::{Compression, Output};
+use crate::image::Format;
+
+/// The file in this format.
+pub(super) fn file(pixels: &Pixels, output: Output) -> Result<Vec<u8>, Trouble> {
+    match output {
+        Output::Png => png(pixels).map_err(|error| Trouble::Unwritable(Format::Png, error.to_string())),
+        Output::Jpeg { compression } => jpeg(pixels, quality(compression)),
+        Output::Webp { compression } => webp(pixels, quality(compression)),
+    }
+}
+
+fn png(pixels: &Pixels) -> Result<Vec<u8>, png::EncodingError> {
+    let mut info = Info::with_size(pixels.width, pixels.height);
+    info.color_type = if pixels.has_alpha { ColorType::Rgba } else { ColorType::Rgb };
+    info.bit_depth = BitDepth::Eight;
+    info.icc_profile = pixels.profile.as_deref().map(Cow::Borrowed);
+    let mut file = Vec::with_capacity(pixels.bytes.len() / 2);
+    let mut writer = png::Encoder::with_info(&mut file, info)?.write_header()?;
+    writer.write_image_data(&pixels.bytes)?;
+    writer.finish()?;
+    Ok(file)
+}
+
+fn jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Trouble> {
+    let unwritable = |why: String| Trouble::Unwritable(Format::Jpeg, why);
+    let colors = opaque(pixels).ok_or(Trouble::Transparent)?;
+    let (Ok(width), Ok(height)) = (u16::try_from(pixels.width), u16::try_from(pixels.height)) else {
+        return Err(unwritable("it is too large".to_owned()));
+    };
+    let mut file = Vec::with_capacity(pixels.bytes.len() / 8);
+    // The encoder knows 1 to 100 only.
+    let mut encoder = jpeg_encoder::Encoder::new(&mut file, quality.max(1));
+    if let Some(profile) = &pixels.profile {
+        encoder.add_icc_profile(profile).map_err(|error| unwritable(error.to_string()))?;
+    }
+    encoder.encode(&colors, width, height, JpegColor::Rgb).map_err(|error| unwritable(error.to_string()))?;
+    Ok(file)
+}
+
+fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Trouble> {
+    if pixels.profile.is_some() {
+        return Err(Trouble::Profile);
+    }
+    // The encoder panics on a buffer that is too small; this one is exactly as large as the image.
+    let encoder = if pixels.has_alpha {
+        webp::Encoder::from_rgba(&pixels.bytes, pixels.width, pixels.height)
+    } else {
+        webp::Encoder::from_rgb(&pixels.bytes, pixels.width, pixels.height)
+    };
+    let file = encoder.encode_simple(false, f32::from(quality));
+    Ok(file.map_err(|error| Trouble::Unwritable(Format::Webp, format!("{error:?}")))?.to_vec())
+}
+
+/// The colors alone; nothing where something shines through.
+fn opaque(pixels: &Pixels) -> Option<Cow<'_, [u8]>> {
+    if !pixels.has_alpha {
+        return Some(Cow::Borrowed(&pixels.bytes));
+    }
+    let (pixels, _) = pixels.bytes.as_chunks();
+    let is_opaque = pixels.iter().all(|&[.., alpha]: &[u8; 4]| alpha == u8::MAX);
+    is_opaque.then(|| pixels.iter().flat_map(|&[red, green, blue, _]| [red, green, blue]).collect())
+}
+
+fn quality(compression: Compression) -> u8 {
+    u8::try_from(compression.get()).unwrap_or(u8::MAX)
+}

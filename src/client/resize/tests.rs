@@ -1,0 +1,212 @@
+//! Pixels in and out: what a resized image must still be.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::{Fit, Pixels, Resize, decode, encode};
+use crate::client::tests::run;
+use crate::client::{Compression, Error, Output};
+use crate::image::{Format, Size, probe};
+use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
+
+const FORMATS: [Format; 3] = [Format::Png, Format::Jpeg, Format::Webp];
+
+/// Pixels as `color` gives them, three bytes or four.
+fn painted<const N: usize>(width: u32, height: u32, color: impl Fn(u32, u32) -> [u8; N]) -> Pixels {
+    let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let bytes = places.flat_map(|(x, y)| color(x, y)).collect();
+    Pixels { width, height, has_alpha: N == 4, bytes, profile: None }
+}
+
+/// A soft picture, which every format holds well.
+fn soft(width: u32, height: u32) -> Pixels {
+    let part = |at: u32, whole: u32| u8::try_from(at * 255 / whole).unwrap();
+    painted(width, height, |x, y| [part(x, width), part(y, height), 90])
+}
+
+fn written(pixels: &Pixels, format: Format) -> Bytes {
+    encode::file(pixels, Output::from(format)).unwrap().into()
+}
+
+fn read(file: &[u8]) -> Pixels {
+    decode::file(file, probe(file).unwrap().format).unwrap()
+}
+
+fn refused(result: Result<impl std::fmt::Debug, Error>, reason: &str) {
+    let error = result.unwrap_err();
+    assert!(error.message().starts_with("the image cannot be resized: "), "{error}");
+    assert!(error.message().contains(reason) && !error.is_retryable(), "{error}");
+}
+
+#[test]
+fn every_format_becomes_every_format_in_the_new_size() {
+    let size = crate::size!("1536x1024");
+    for format in FORMATS {
+        let file = written(&soft(768, 512), format);
+        for output in FORMATS {
+            let resized = Resize::to(size).format(output).apply(file.clone()).unwrap();
+            let facts = probe(resized.bytes()).unwrap();
+            assert_eq!((facts.format, facts.width, facts.height), (output, 1536, 1024), "{format} {output}");
+            assert_eq!((resized.format(), resized.original_dimensions()), (output, (768, 512)));
+            let (found, expected) = (read(resized.bytes()), soft(1536, 1024));
+            let far = found.bytes.iter().zip(&expected.bytes).filter(|(a, b)| a.abs_diff(**b) > 8).count();
+            assert!(far * 100 < expected.bytes.len(), "{format} to {output}: {far} of {}", expected.bytes.len());
+        }
+        assert_eq!(Resize::to(size).apply(file).unwrap().format(), format, "the format is kept");
+    }
+}
+
+#[test]
+fn an_image_that_fits_already_stays_as_it_is() {
+    let file = written(&soft(1024, 1024), Format::Jpeg);
+    let same = Resize::to(crate::size!("1024x1024")).apply(file.clone()).unwrap();
+    assert_eq!(same.bytes(), file);
+    let png = Resize::to(crate::size!("1024x1024")).format(Format::Png).apply(file.clone()).unwrap();
+    assert_eq!(read(png.bytes()).bytes, read(&file).bytes, "another format changes no pixel");
+}
+
+#[test]
+fn colors_behind_transparent_parts_do_not_bleed() {
+    let clear = |x: u32, _: u32| if x < 256 { [200, 0, 0, 255] } else { [0, 255, 0, 0] };
+    let file = written(&painted(512, 512, clear), Format::Png);
+    for format in [Format::Png, Format::Webp] {
+        let resized = Resize::to(crate::size!("1024x1024")).format(format).apply(file.clone()).unwrap();
+        let pixels = read(resized.bytes());
+        assert!(pixels.has_alpha, "{format}");
+        let (pixels, _) = pixels.bytes.as_chunks::<4>();
+        let greenish = pixels.iter().filter(|[_, green, _, alpha]| *alpha > 24 && *green > 24).count();
+        assert_eq!(greenish, 0, "{format}");
+        assert!(pixels[0][3] == 255 && pixels[1023][3] == 0, "{format}");
+    }
+}
+
+#[test]
+fn other_proportions_are_cropped_in_the_middle_or_stretched() {
+    // A blue edge above and below, of an eighth each.
+    let file = written(
+        &painted(768, 768, |_, y| if (96..672).contains(&y) { [250, 250, 250] } else { [0, 0, 250] }),
+        Format::Png,
+    );
+    let of = |fit| read(Resize::to(crate::size!("1536x1024")).fit(fit).apply(file.clone()).unwrap().bytes());
+    let blue = |pixels: &Pixels| pixels.bytes.as_chunks::<3>().0.iter().filter(|color| color[0] < 125).count();
+    let (cropped, stretched) = (of(Fit::Crop), of(Fit::Stretch));
+    let rows = |count: usize| count / 1536;
+    assert_eq!((cropped.width, cropped.height, stretched.width, stretched.height), (1536, 1024, 1536, 1024));
+    // 768 rows become 1536, of which the middle 1024 are left: from 256 to 1280, and blue ends at 192.
+    assert_eq!((rows(blue(&cropped)), rows(blue(&stretched))), (0, 256));
+}
+
+#[test]
+fn every_kind_of_png_is_read() {
+    let pngs = [
+        (png::ColorType::Grayscale, png::BitDepth::One, 2, false),
+        (png::ColorType::Grayscale, png::BitDepth::Sixteen, 32, false),
+        (png::ColorType::GrayscaleAlpha, png::BitDepth::Eight, 32, true),
+        (png::ColorType::Rgb, png::BitDepth::Sixteen, 96, false),
+        (png::ColorType::Indexed, png::BitDepth::Four, 8, true),
+        (png::ColorType::Rgba, png::BitDepth::Sixteen, 128, true),
+    ];
+    for (color, depth, row, has_alpha) in pngs {
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, 16, 16);
+        encoder.set_color(color);
+        encoder.set_depth(depth);
+        if color == png::ColorType::Indexed {
+            encoder.set_palette([[9_u8; 3]; 16].concat());
+            encoder.set_trns(vec![200; 16]);
+        }
+        encoder.write_header().unwrap().write_image_data(&vec![0; row * 16]).unwrap();
+        let resized = Resize::to(crate::size!("1024x1024")).apply(file).unwrap();
+        let pixels = read(resized.bytes());
+        assert_eq!((pixels.has_alpha, pixels.width), (has_alpha, 1024), "{color:?} {depth:?}");
+        if color == png::ColorType::Indexed {
+            assert_eq!(pixels.bytes[..4], [9, 9, 9, 200]);
+        }
+    }
+}
+
+#[test]
+fn a_jpeg_without_colors_is_read() {
+    let mut file = Vec::new();
+    let encoder = jpeg_encoder::Encoder::new(&mut file, 90);
+    encoder.encode(&[120; 64 * 64], 64, 64, jpeg_encoder::ColorType::Luma).unwrap();
+    let pixels = read(Resize::to(crate::size!("1024x1024")).format(Format::Png).apply(file).unwrap().bytes());
+    assert!(pixels.bytes.iter().all(|byte| byte.abs_diff(120) < 3));
+}
+
+#[test]
+fn a_jpeg_is_never_transparent() {
+    let resize =
+        Resize::to(crate::size!("1024x1024")).format(Output::Jpeg { compression: Compression::new(80).unwrap() });
+    let of = |alpha: u8| written(&painted(64, 64, |_, _| [10, 20, 30, alpha]), Format::Png);
+    refused(resize.apply(of(254)), "a jpeg cannot be");
+    assert_eq!(resize.apply(of(255)).unwrap().format(), Format::Jpeg);
+}
+
+#[test]
+fn a_color_profile_is_kept_or_the_image_is_refused() {
+    let mut pixels = soft(64, 64);
+    pixels.profile = Some(b"a profile as some tool wrote it".to_vec());
+    let file = written(&pixels, Format::Png);
+    let resize = |format| Resize::to(crate::size!("1024x1024")).format(format).apply(file.clone());
+    let jpeg = resize(Format::Jpeg).unwrap();
+    for file in [resize(Format::Png).unwrap(), jpeg.clone()] {
+        assert_eq!(read(file.bytes()).profile, pixels.profile, "{file:?}");
+    }
+    let back = Resize::to(crate::size!("1024x640")).format(Format::Png).apply(jpeg.bytes().to_vec()).unwrap();
+    assert_eq!(read(back.bytes()).profile, pixels.profile);
+    refused(resize(Format::Webp), "color profile");
+}
+
+#[test]
+fn the_profile_of_a_webp_is_found() {
+    let mut file = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x20\0\0\0\0\0\0\0\0\0".to_vec();
+    assert_eq!(decode::webp_profile(&file), None);
+    file.extend(b"ICCP\x03\0\0\0abc\0VP8 ");
+    assert_eq!(decode::webp_profile(&file), Some(&b"abc"[..]));
+    assert_eq!(decode::webp_profile(&file[..40]), None, "cut off");
+}
+
+#[test]
+fn what_is_no_image_within_the_limits_is_refused() {
+    let resize = |file: Vec<u8>| Resize::to(crate::size!("1024x1024")).apply(file);
+    refused(resize(Vec::new()), "empty");
+    refused(resize(b"GIF89a".to_vec()), "not a PNG, JPEG or WebP");
+    refused(resize(vec![0; usize::try_from(MAX_UPLOAD_IMAGE_BYTES).unwrap()]), "the limit is less than");
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, 3840, 2176);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.set_depth(png::BitDepth::One);
+    encoder.write_header().unwrap().write_image_data(&vec![0; 480 * 2176]).unwrap();
+    refused(resize(file), &format!("3840x2176 px; the limit is {MAX_PIXELS} px"));
+    for format in FORMATS {
+        let file = written(&soft(256, 256), format);
+        for keep in [file.len() / 2, file.len() - file.len() / 8] {
+            refused(resize(file[..keep].to_vec()), "");
+        }
+    }
+    let mut broken = written(&soft(256, 256), Format::Png).to_vec();
+    let middle = broken.len() / 2;
+    broken[middle] ^= 0xff;
+    refused(resize(broken), "the png file cannot be read");
+}
+
+#[test]
+fn an_answer_is_resized_without_asking_anybody() {
+    use crate::client::tests::server::{Server, answer};
+
+    let file = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, written(&soft(768, 512), Format::Webp));
+    let server = Server::play([answer(200, &serde_json::json!({"created": 1, "data": [{"b64_json": file}]}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let size: Size = crate::size!("3840x2160");
+    let path = run(async {
+        let image = crate::client::tests::client(&server).images().generate("a fox").await?.first();
+        image.resize_to(size).await?.write_to(folder.path().join("fox.png")).await
+    });
+    let path = path.unwrap();
+    let file = std::fs::read(&path).map(Cow::Owned).unwrap();
+    let facts = probe(&file).unwrap();
+    assert_eq!((facts.width, facts.height, server.requests().len()), (3840, 2160, 1));
+    assert_eq!(path.file_name().unwrap(), "fox.webp", "the ending is that of the format");
+}

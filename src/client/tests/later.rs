@@ -1,0 +1,126 @@
+//! Answers of a service that is newer than this crate: nothing is lost, and what is not known is written as it came.
+
+use serde_json::{Value, json};
+
+use super::server::{Play, Server, answer};
+use super::{client, run};
+use crate::client::{Error, ImageEvent, Images, OpenWord};
+use crate::wire::types::{OutputFormat, ResolvedQuality};
+
+fn generate(body: &Value) -> Result<Images, Error> {
+    run(client(&Server::play([answer(200, body)])).images().generate("a fox"))
+}
+
+/// An answer in the words of the contract of November 2026.
+fn newest() -> Value {
+    json!({
+        "created": 1_776_000_000, "model": "gpt-image-2.6-sunburst", "background": "transparent", "quality": "xhigh",
+        "output_format": "gif", "size": "1024x1024", "frame_count": 12, "svg_usage": {"output_tokens": 7},
+        "safety_identifier": "end-user-1",
+        "data": [{"b64_json": "aGVsbG8=", "frame_duration_ms": 40}],
+        "usage": {"input_tokens": 1, "input_tokens_details": {"image_tokens": 0, "text_tokens": 1, "frame_tokens": 2},
+                  "output_tokens": 2, "total_tokens": 3, "reasoning_tokens": 9},
+    })
+}
+
+#[test]
+fn new_words_and_members_can_be_read_and_are_written_as_they_came() {
+    let images = generate(&newest()).unwrap();
+    let response = images.response();
+    let quality = response.quality.as_ref().unwrap();
+    assert_eq!((quality.known(), quality.to_string().as_str()), (None, "xhigh"));
+    assert_eq!(response.output_format, Some(OpenWord::Other("gif".to_owned())));
+    assert_eq!(response.extra["svg_usage"]["output_tokens"], 7);
+    assert_eq!(images.usage().unwrap().extra["reasoning_tokens"], 9);
+    assert_eq!(serde_json::to_value(response).unwrap(), newest());
+}
+
+#[test]
+fn a_known_word_can_be_compared() {
+    let mut body = newest();
+    body["quality"] = "high".into();
+    body["output_format"] = "webp".into();
+    let images = generate(&body).unwrap();
+    let response = images.response();
+    assert_eq!(response.quality.as_ref().unwrap(), &ResolvedQuality::High);
+    assert_eq!(response.output_format.as_ref().and_then(OpenWord::known), Some(&OutputFormat::Webp));
+}
+
+#[test]
+fn members_of_another_kind_are_kept_under_their_names() {
+    let mut body = newest();
+    body["quality"] = json!({"level": 7});
+    body["background"] = Value::Null;
+    body["usage"] = json!([{"output_tokens": 2}]);
+    body["data"][0]["revised_prompt"] = json!(["a", "fox"]);
+    let images = generate(&body).unwrap();
+    assert!(images.response().quality.is_none() && images.usage().is_none(), "{images:?}");
+    assert_eq!(images.first().bytes().unwrap(), b"hello");
+    assert_eq!(serde_json::to_value(images.response()).unwrap(), body);
+}
+
+#[test]
+fn a_time_of_another_kind_is_not_worth_an_image() {
+    for (created, expected) in [(json!(7.75), 7), (Value::Null, 0), (json!("today"), 0)] {
+        let mut body = newest();
+        body["created"] = created;
+        assert_eq!(generate(&body).unwrap().response().created, expected);
+    }
+}
+
+#[test]
+fn empty_places_are_counted_and_the_images_beside_them_are_kept() {
+    let mut body = newest();
+    body["data"] =
+        json!([{"b64_json": ""}, {"b64_json": "aGVsbG8="}, {"b64_json": null}, {"url": "https://a.example/x"}]);
+    let images = generate(&body).unwrap();
+    assert_eq!((images.len(), images.missing(), images.iter().count()), (2, 2, 2));
+    assert_eq!(images.first().bytes().unwrap(), b"hello");
+    assert_eq!(images.iter().nth(1).unwrap().url(), Some("https://a.example/x"));
+}
+
+#[test]
+fn an_event_says_as_much_as_an_answer() {
+    let mut event = newest();
+    event["type"] = "image_generation.completed".into();
+    let image = event["data"][0]["b64_json"].take();
+    let members = event.as_object_mut().unwrap();
+    members.remove("data");
+    members.insert("b64_json".to_owned(), image);
+    let created = members.remove("created").unwrap();
+    members.insert("created_at".to_owned(), created);
+    let events = said(&event);
+    let [ImageEvent::Completed { image, .. }] = events.as_slice() else { panic!("{events:?}") };
+    let mut expected = newest();
+    expected["data"] = json!([{"b64_json": "aGVsbG8="}]);
+    assert_eq!(serde_json::to_value(image.answer().response()).unwrap(), expected);
+}
+
+#[test]
+fn an_image_in_an_event_of_a_new_type_is_the_image() {
+    let partial = json!({"type": "image_animation.partial_image", "b64_json": "aGVsbG8=", "partial_image_index": 4});
+    let whole = json!({"type": "image_animation.completed", "b64_json": "aGVsbG8="});
+    let frame = format!("data: {partial}\n\ndata: {whole}\n\n");
+    let events = told(&frame);
+    let [ImageEvent::PartialImage { index: 4, .. }, ImageEvent::Completed { image, .. }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(image.bytes().unwrap(), b"hello");
+}
+
+/// The events of a stream with this event, or with this one and then an image.
+fn said(event: &Value) -> Vec<ImageEvent> {
+    told(&format!("data: {event}\n\n"))
+}
+
+fn told(stream: &str) -> Vec<ImageEvent> {
+    let server = Server::play([Play::events(stream)]);
+    run(async {
+        let mut stream = client(&server).images().generate_stream("a fox").await.unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = stream.next().await {
+            events.push(event.unwrap());
+        }
+        events
+    })
+}

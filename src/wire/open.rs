@@ -1,0 +1,114 @@
+//! A word of an answer, whether this version knows it or not.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A word of an answer: one that this version knows, or any other, kept as it came.
+///
+/// A service may be newer than this crate. What it made is paid for, so no word about it is an error.
+///
+/// ```
+/// use imagate::OpenWord;
+/// use imagate::types::ResolvedQuality;
+///
+/// let known: OpenWord<ResolvedQuality> = serde_json::from_str("\"high\"")?;
+/// assert_eq!(known, ResolvedQuality::High);
+/// let new: OpenWord<ResolvedQuality> = serde_json::from_str("\"xhigh\"")?;
+/// assert_eq!((new.known(), new.to_string().as_str()), (None, "xhigh"));
+/// assert_eq!(serde_json::to_string(&new)?, "\"xhigh\"");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum OpenWord<T> {
+    /// A word that this version knows.
+    Known(T),
+    /// Any other word.
+    Other(String),
+}
+
+// === impl OpenWord ===
+
+impl<T> OpenWord<T> {
+    /// The word if this version knows it.
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(word) => Some(word),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+impl<T> From<T> for OpenWord<T> {
+    fn from(word: T) -> Self {
+        Self::Known(word)
+    }
+}
+
+impl<T: FromStr> FromStr for OpenWord<T> {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Other(text.to_owned()), Self::Known))
+    }
+}
+
+impl<T: PartialEq> PartialEq<T> for OpenWord<T> {
+    fn eq(&self, word: &T) -> bool {
+        self.known() == Some(word)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for OpenWord<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(word) => word.fmt(f),
+            Self::Other(word) => f.write_str(word),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for OpenWord<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Known(word) => word.serialize(serializer),
+            Self::Other(word) => serializer.serialize_str(word),
+        }
+    }
+}
+
+impl<'de, T: FromStr> Deserialize<'de> for OpenWord<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(text.parse().map_or_else(|_| Self::Other(text), Self::Known))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::types::OutputFormat;
+
+    fn read(json: &str) -> Option<OpenWord<OutputFormat>> {
+        serde_json::from_str(json).ok()
+    }
+
+    #[test]
+    fn a_word_is_kept_whether_it_is_known_or_not() {
+        assert_eq!(read("\"webp\""), Some(OpenWord::Known(OutputFormat::Webp)));
+        for word in ["gif", "PNG", "", " png", "größe", "a \"quoted\" word"] {
+            let json = serde_json::to_string(word).unwrap();
+            let read = read(&json).unwrap();
+            assert_eq!(read, OpenWord::Other(word.to_owned()));
+            assert_eq!((serde_json::to_string(&read).unwrap(), read.to_string()), (json, word.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_word_is_refused() {
+        for json in ["1", "null", "[\"png\"]", "{\"png\": null}"] {
+            assert_eq!(read(json), None, "{json}");
+        }
+    }
+}

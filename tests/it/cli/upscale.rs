@@ -1,0 +1,89 @@
+//! `imagate upscale`: a file in, a larger one out, and nobody is asked.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::{FAILED, USAGE};
+use crate::kit::{Done, Program, facts, picture};
+
+/// A folder with one image of 1536x1024 in each format.
+fn folder() -> TempDir {
+    let home = TempDir::new().expect("a directory");
+    for (format, name) in [("png", "in.png"), ("jpeg", "in.jpg"), ("webp", "in.webp")] {
+        std::fs::write(home.path().join(name), &picture(1536, 1024, format)[..]).expect("a file");
+    }
+    home
+}
+
+fn upscale(home: &Path, words: &[&str]) -> Done {
+    Program::new(home).args(["upscale"]).args(words).run()
+}
+
+#[test]
+fn a_file_becomes_a_larger_one_in_the_format_of_its_ending_or_its_own() {
+    let home = folder();
+    for (source, output, expected, format) in [
+        ("in.png", "out", "out.png", "png"),
+        ("in.jpg", "out", "out.jpg", "jpeg"),
+        ("in.webp", "out", "out.webp", "webp"),
+        ("in.png", "other.jpg", "other.jpg", "jpeg"),
+        ("in.jpg", "other.webp", "other.webp", "webp"),
+        ("in.webp", "other.png", "other.png", "png"),
+    ] {
+        let done = upscale(home.path(), &[source, "--size", "3840x2160", "-o", output]);
+        assert_eq!(done.good(), format!("{expected}\n"), "{done:#?}");
+        assert!(done.stderr.contains("from 1536x1024 to 3840x2160"), "{done:#?}");
+        let file = std::fs::read(home.path().join(expected)).expect("the file");
+        assert_eq!(facts(&file), (format.to_owned(), "3840x2160".to_owned()), "{source} {output}");
+    }
+}
+
+#[test]
+fn an_image_may_come_from_standard_input() {
+    let home = folder();
+    let program = Program::new(home.path()).stdin(&home.path().join("in.jpg"));
+    let done = program.args(["upscale", "-", "--size", "2048x2048", "-o", "out", "--fit", "stretch"]).run();
+    assert_eq!(done.good(), "out.jpg\n");
+}
+
+#[test]
+fn what_does_not_fit_is_wrong_usage_and_changes_nothing() {
+    let home = folder();
+    std::fs::write(home.path().join("there.png"), "mine").expect("a file");
+    for (words, reason) in [
+        (&["in.png", "--size", "3840x2170", "-o", "out.png"][..], "divisible by 16"),
+        (&["in.png", "--size", "auto", "-o", "out.png"], "--size"),
+        (&["in.png", "--size", "3840x2160"], "--output"),
+        (&["in.png", "-o", "out.png"], "--size"),
+        (&["in.png", "--size", "1024x640", "-o", "out.png"], "larger than 1024x640"),
+        (&["in.png", "--size", "3840x2160", "-o", "out.png", "--format", "webp"], "--format webp"),
+        (&["in.png", "--size", "3840x2160", "-o", "there.png"], "--force"),
+        (&["in.png", "--size", "3840x2160", "-o", "there"], "there.png is there already"),
+    ] {
+        let done = upscale(home.path(), words);
+        assert!(done.code == USAGE && done.stderr.contains(reason), "{words:?} {done:#?}");
+    }
+    assert_eq!(std::fs::read(home.path().join("there.png")).expect("the file"), b"mine");
+    assert!(!home.path().join("out.png").exists());
+    let done = upscale(home.path(), &["in.png", "--size", "3840x2160", "-o", "there.png", "--force"]);
+    assert_eq!(done.good(), "there.png\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_resized_is_a_failure_that_says_why() {
+    let home = folder();
+    std::fs::write(home.path().join("text.png"), "no image").expect("a file");
+    std::fs::write(home.path().join("wide.png"), &picture(4096, 2048, "png")[..]).expect("a file");
+    std::fs::write(home.path().join("half.jpg"), &picture(1536, 1024, "jpeg")[..2000]).expect("a file");
+    for (file, reason) in [
+        ("absent.png", "absent.png cannot be read"),
+        ("text.png", "not a PNG, JPEG or WebP image"),
+        ("wide.png", "4096x2048 px; the limit is"),
+        ("half.jpg", "cannot be resized"),
+    ] {
+        let done = upscale(home.path(), &[file, "--size", "3840x2160", "-o", "out"]);
+        assert!(done.code == FAILED && done.stderr.contains(reason), "{file} {done:#?}");
+    }
+    assert_eq!(std::fs::read_dir(home.path()).expect("the folder").count(), 6, "nothing was written");
+}

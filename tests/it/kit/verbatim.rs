@@ -1,0 +1,101 @@
+//! An upstream that says one thing, to the letter, to everybody who asks for images.
+
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::http::{find, read_headers, read_line};
+
+/// The server. Dropping it closes the port.
+pub(crate) struct Verbatim {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The content type and the body.
+    answer: Mutex<(&'static str, String)>,
+    attempts: AtomicUsize,
+    closed: AtomicBool,
+}
+
+// === impl Verbatim ===
+
+impl Verbatim {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::<Shared>::default();
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if serving.closed.load(Ordering::SeqCst) {
+                    return;
+                }
+                let serving = Arc::clone(&serving);
+                // A peer that hangs up wants nothing more.
+                std::thread::spawn(move || drop(serve(stream, &serving)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// From now on this is the answer.
+    pub(crate) fn say(&self, content_type: &'static str, body: String) {
+        *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = (content_type, body);
+    }
+
+    /// How often it was asked for images.
+    pub(crate) fn attempts(&self) -> usize {
+        self.shared.attempts.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Verbatim {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread, which then ends and closes the port.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+/// One request and its answer.
+fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let line = read_line(&mut reader)?;
+    let headers = read_headers(&mut reader)?;
+    if find(&headers, "transfer-encoding").is_none() {
+        let length = find(&headers, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+        std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
+    } else {
+        skip_chunks(&mut reader)?;
+    }
+    let (content_type, body) = if line.starts_with("POST ") {
+        shared.attempts.fetch_add(1, Ordering::SeqCst);
+        shared.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    } else {
+        ("application/json", r#"{"object": "list", "data": []}"#.to_owned())
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
+    reader.get_mut().write_all((head + &body).as_bytes())
+}
+
+fn skip_chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+    loop {
+        let size = u64::from_str_radix(read_line(reader)?.trim(), 16).unwrap_or(0);
+        std::io::copy(&mut reader.by_ref().take(size), &mut std::io::sink())?;
+        read_line(reader)?;
+        if size == 0 {
+            return Ok(());
+        }
+    }
+}
