@@ -81,7 +81,7 @@ fn documents(recipe: &Recipe<'_>, problems: &mut Vec<Problem>) -> Vec<(String, S
                 Kind::Folder => problems.push(Problem::new(whole, "lies too deep for API references")),
                 Kind::File => found.extend(id(&path).map(|id| (id.to_owned(), whole))),
                 Kind::Link(_) => {
-                    problems.push(Problem::new(whole, "is a symbolic link, which raw hosts do not follow"))
+                    problems.push(Problem::new(whole, "is a symbolic link, which raw hosts do not follow"));
                 }
                 Kind::Other => {}
             }

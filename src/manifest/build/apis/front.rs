@@ -134,35 +134,44 @@ struct Raw {
     unknown: Vec<Spanned<String>>,
 }
 
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Raw;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a mapping of names to texts and lists of texts")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
-                let mut raw = Raw::default();
-                while let Some(key) = map.next_key::<Spanned<String>>()? {
-                    match key.value.as_str() {
-                        "id" => raw.id = Some(map.next_value()?),
-                        "title" => raw.title = Some(map.next_value()?),
-                        "product" => raw.product = Some(map.next_value()?),
-                        "language" => raw.language = Some(map.next_value()?),
-                        "tags" => raw.tags = Some(map.next_value()?),
-                        "source_urls" => raw.source_urls = Some(map.next_value()?),
-                        _ => {
-                            map.next_value::<IgnoredAny>()?;
-                            raw.unknown.push(key);
-                        }
-                    }
-                }
-                Ok(raw)
+impl Raw {
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error> {
+        match key.value.as_str() {
+            "id" => self.id = Some(map.next_value()?),
+            "title" => self.title = Some(map.next_value()?),
+            "product" => self.product = Some(map.next_value()?),
+            "language" => self.language = Some(map.next_value()?),
+            "tags" => self.tags = Some(map.next_value()?),
+            "source_urls" => self.source_urls = Some(map.next_value()?),
+            _ => {
+                map.next_value::<IgnoredAny>()?;
+                self.unknown.push(key);
             }
         }
+        Ok(())
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Raw;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a mapping of names to texts and lists of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut raw = Raw::default();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            raw.take(key, &mut map)?;
+        }
+        Ok(raw)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields)
     }
 }
@@ -173,28 +182,30 @@ enum List {
     Words(Vec<Spanned<String>>),
 }
 
+struct Texts;
+
+impl<'de> Visitor<'de> for Texts {
+    type Value = List;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a text or a list of texts")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<List, E> {
+        Ok(List::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List, A::Error> {
+        let mut words = Vec::new();
+        while let Some(word) = seq.next_element()? {
+            words.push(word);
+        }
+        Ok(List::Words(words))
+    }
+}
+
 impl<'de> Deserialize<'de> for List {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Texts;
-        impl<'de> Visitor<'de> for Texts {
-            type Value = List;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a text or a list of texts")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<List, E> {
-                Ok(List::Text(text.to_owned()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List, A::Error> {
-                let mut words = Vec::new();
-                while let Some(word) = seq.next_element()? {
-                    words.push(word);
-                }
-                Ok(List::Words(words))
-            }
-        }
         deserializer.deserialize_any(Texts)
     }
 }
