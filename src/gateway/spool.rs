@@ -264,6 +264,11 @@ impl Spool {
         Self::open_in(data_dir, &Uploads::DEFAULT)
     }
 
+    /// A spool that lets the bodies of one key hold so many bytes of memory.
+    pub(crate) fn with_memory_per_key(data_dir: &Path, memory_per_key: u64) -> io::Result<Self> {
+        Self::open_in(data_dir, &Uploads { memory_per_key, ..Uploads::DEFAULT })
+    }
+
     /// A place that takes nothing.
     pub(crate) fn begin_full(&self) -> io::Result<Writer> {
         let named = tempfile::NamedTempFile::new_in(&self.pool.folder)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::kit::{Call, Program, ends_within, eventually, signal};
+use crate::kit::{Call, Program, ends_within, eventually, pause, signal};
 
 /// The capacity of a pipe on Linux.
 const PIPE_BYTES: usize = 65_536;
@@ -82,6 +82,8 @@ fn standard_output_that_nobody_reads_does_not_keep_it_from_ending() {
     let line = read_until(&mut log, "metrics are served address=");
     let metrics = line.split_once("address=").expect("an address").1.trim().parse().expect("an address");
     assert_eq!(Call::get("/healthz").send(metrics).status, 200);
+    // The metrics are served before anything is printed: the end must come while the text cannot be printed.
+    pause(Duration::from_millis(500));
     signal(&child, "TERM");
     let ended = ends_within(&mut child, Duration::from_secs(10));
     drop(child.kill());

@@ -1,5 +1,6 @@
-//! JSON bodies in frames of any size.
+//! JSON bodies: in frames of any size, and against the memory of their keys.
 
+use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
@@ -60,5 +61,53 @@ async fn a_body_that_unpacks_to_too_much_is_refused_whatever_a_frame_holds() {
         // gzip cannot unpack to enough times its size, so its limit is the plain one.
         let most = if packed.0 == "gzip" { zeros.len() - 1 } else { zeros.len() };
         assert_read(&packed, most, &FRAMES, None).await;
+    }
+}
+
+/// A caller with this key.
+struct Owner(&'static str);
+
+impl Ticket for Owner {
+    fn key(&self) -> Option<&str> {
+        Some(self.0)
+    }
+}
+
+/// A body of which only this part comes.
+struct Unfinished(Option<Bytes>);
+
+impl http_body::Body for Unfinished {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.take().map_or(Poll::Pending, |data| Poll::Ready(Some(Ok(Frame::data(data)))))
+    }
+}
+
+/// Reads a body of a key in one of both ways, and says with which status it is refused.
+async fn refused(body: Body, key: &'static str, keeps: bool, spool: &Spool) -> Option<u16> {
+    let body = json_body("identity", body, 1000);
+    let error =
+        if keeps { body.keep(&Owner(key), spool).await.err() } else { body.read(&Owner(key), spool).await.err() };
+    error.map(|error| error.code().status())
+}
+
+#[tokio::test]
+async fn a_body_that_comes_counts_against_the_memory_of_its_key_until_it_has_come() {
+    for keeps in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let spool = Spool::with_memory_per_key(folder.path(), 100).unwrap();
+        let whole = |length: usize| framed(&vec![b' '; length].into(), 10).0;
+        let unfinished = Body::wrap(Unfinished(Some(vec![b' '; 60].into())));
+        let mut unfinished = Box::pin(refused(unfinished, "key_a", keeps, &spool));
+        assert!(poll_fn(|cx| Poll::Ready(unfinished.as_mut().poll(cx))).await.is_pending());
+        assert_eq!(spool.usage().memory, 60, "{keeps}");
+        assert_eq!(refused(whole(41), "key_a", keeps, &spool).await, Some(429), "{keeps}");
+        assert_eq!(refused(whole(40), "key_a", keeps, &spool).await, None, "{keeps}");
+        assert_eq!(refused(whole(41), "key_b", keeps, &spool).await, None, "{keeps}");
+        drop(unfinished);
+        assert_eq!(refused(whole(41), "key_a", keeps, &spool).await, None, "{keeps}");
+        assert_eq!(spool.usage().memory, 0, "{keeps}");
     }
 }

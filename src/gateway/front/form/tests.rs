@@ -161,3 +161,21 @@ async fn bytes_that_came_quickly_pay_for_one_window_at_most() {
     let seconds = begun.elapsed().as_secs();
     assert!((29..=31).contains(&seconds), "{seconds}");
 }
+
+#[tokio::test]
+async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
+    let folder = TempDir::new().unwrap();
+    let spool = Spool::with_memory_per_key(folder.path(), 1000).unwrap().owned_by(Some("key_a"));
+    // What is not too much has no image.
+    for (length, status) in [(500, 400), (2000, 429)] {
+        let prompt = "a".repeat(length);
+        let json = format!(r#"{{"prompt":"{prompt}"}}"#);
+        let form = format!("--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n{prompt}\r\n--b--\r\n");
+        for (content_type, body) in [("application/json", json), ("multipart/form-data; boundary=b", form)] {
+            let request = hyper::Request::post("/").header("content-type", content_type);
+            let error = read(request.body(Body::from(body)).unwrap(), &spool).await.expect_err("it has no image");
+            assert_eq!(error.code().status(), status, "{content_type}");
+        }
+        assert_eq!(spool.usage().memory, 0);
+    }
+}

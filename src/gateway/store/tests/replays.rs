@@ -83,14 +83,14 @@ async fn an_answer_comes_back_with_every_field() {
 #[tokio::test]
 async fn claims_and_answers_share_a_transaction_with_records() {
     for Fixture { store, .. } in stores().await {
-        let (record, other) = (record("r1"), finished("r1"));
+        let (opened, closed, refused) = (record("r1"), finished("r1"), record("r2"));
         let claims = ["r1", "r2", "r3"].map(|id| ReplayWrite::Claim(row(1, id, 1)));
         let end = finish(1, "r1", done());
         let writes = [
             RowWrite::Replay(&claims[0]),
-            RowWrite::Open(&record),
+            RowWrite::Open(&opened),
             RowWrite::Replay(&claims[1]),
-            RowWrite::Close(&other),
+            RowWrite::Close(&closed),
             RowWrite::Replay(&end),
             RowWrite::Replay(&end),
             RowWrite::Replay(&claims[2]),
@@ -106,6 +106,14 @@ async fn claims_and_answers_share_a_transaction_with_records() {
             taken(finished_as(row(1, "r1", 1), done())),
         ];
         assert_eq!(write(&*store, &writes).await, expected);
+
+        // A row that no database takes: nothing is stored of all that was to be stored with it.
+        let claim = ReplayWrite::Claim(row(2, "r2", 1));
+        let hopeless = finish(2, "r2", ReplayDone { size: u64::MAX, ..done() });
+        let writes = [RowWrite::Open(&refused), RowWrite::Replay(&claim), RowWrite::Replay(&hopeless)];
+        assert!(store.write_rows(&NodeId::only(), &writes).await.is_err());
+        assert_eq!(store.find_record(&refused.request_id, None).await.unwrap(), None);
+        assert_eq!(store.find_replay(&[2; 32]).await.unwrap(), None);
     }
 }
 
