@@ -60,9 +60,14 @@ pub(super) fn never_sent(_: &reqwest::Error) -> bool {
     false
 }
 
-/// Whether an answer of this kind allows the same request again. The service's own word wins.
+/// True if an answer of this kind allows the same request again. The service's own word wins. A 409 with that word is
+/// `image_in_progress`: the same request waits for the same image.
 pub(super) fn allows(head: &Head) -> bool {
-    head.should_retry != Some(false) && matches!(head.status, 502..=504)
+    match head.status {
+        409 => head.should_retry == Some(true),
+        502..=504 => head.should_retry != Some(false),
+        _ => false,
+    }
 }
 
 /// How long to wait before the request is sent again; nothing where it must not be. `jitter` is from 0 to 1.
@@ -129,7 +134,9 @@ mod tests {
             check(&answer(status, Some(true), None), Some(500));
             check(&answer(status, Some(false), None), None);
         }
-        for status in [200, 307, 400, 401, 403, 404, 408, 409, 413, 429, 500, 501, 505, 520, 524] {
+        check(&answer(409, None, None), None);
+        check(&answer(409, Some(true), Some(1)), Some(1000));
+        for status in [200, 307, 400, 401, 403, 404, 408, 413, 429, 500, 501, 505, 520, 524] {
             check(&answer(status, None, None), None);
             check(&answer(status, Some(true), None), None);
         }
