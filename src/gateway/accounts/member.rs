@@ -98,6 +98,11 @@ impl Member {
         self.cooling.rest(now)
     }
 
+    /// True if it is not, or was not, asked for this model.
+    pub(super) fn has_refused(&self, model: &str) -> bool {
+        self.unfit.has(model)
+    }
+
     /// Whether anything at all can be given out.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         self.disabled.is_none() && self.has_place(false) && self.rest(now).is_none()

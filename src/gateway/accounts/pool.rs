@@ -149,7 +149,7 @@ impl Pool {
                     return Asked::Answered(Err(NoLease::Busy));
                 }
                 let (answer, answered) = oneshot::channel();
-                let kind = inner.kinds.join(&wanted);
+                let kind = inner.join_kind(&wanted);
                 let ticket = inner.queue.push(requester.clone(), Waiter { wanted, kind, answer });
                 inner.serve(self, now);
                 Asked::Waiting(ticket, answered)
@@ -271,8 +271,13 @@ impl Pool {
         let mut inner = self.lock();
         let jitter = u32::try_from(scatter(inner.seed(), 0) % 1000).unwrap_or(0);
         let moment = Moment { granted: granted.at, now, jitter };
+        let model = granted.model.as_deref();
+        let refused_before = inner.is_refused_somewhere(model);
         if let Some(member) = inner.members.iter_mut().find(|member| member.id == granted.member) {
             change(member, moment);
+        }
+        if !refused_before && inner.is_refused_somewhere(model) {
+            inner.sort_out(model);
         }
         inner.settle(self, now);
     }
@@ -294,6 +299,29 @@ impl Inner {
     pub(super) const fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+
+    /// True if an account was found unfit for the model.
+    fn is_refused_somewhere(&self, model: Option<&str>) -> bool {
+        model.is_some_and(|model| self.members.iter().any(|member| member.has_refused(model)))
+    }
+
+    /// The id of the kind of a request that begins to wait. All models are one to accounts that were never found unfit
+    /// for them: callers choose the names, so the number of kinds must not depend on them.
+    fn join_kind(&mut self, wanted: &Wanted) -> u64 {
+        let model = wanted.model.clone().filter(|model| self.is_refused_somewhere(Some(model)));
+        self.kinds.join(Wanted { session: None, model, ..wanted.clone() })
+    }
+
+    /// The requests that wait for this model are of a kind of their own from now on.
+    fn sort_out(&mut self, model: Option<&str>) {
+        let Self { queue, kinds, .. } = self;
+        queue.each(|waiter| {
+            if waiter.wanted.model.as_deref() == model {
+                kinds.leave(waiter.kind);
+                waiter.kind = kinds.join(Wanted { session: None, ..waiter.wanted.clone() });
+            }
+        });
     }
 
     /// After any change but a returned place: those without hope are told, the others served.

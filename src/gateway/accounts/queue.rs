@@ -114,6 +114,12 @@ impl<W> Queue<W> {
         self.remove(&requester, ticket)
     }
 
+    /// Shows every request.
+    pub(super) fn each(&mut self, show: impl FnMut(&mut W)) {
+        let lines = self.users.values_mut().flat_map(|user| user.keys.values_mut());
+        lines.flat_map(BTreeMap::values_mut).for_each(show);
+    }
+
     /// Takes out all requests that are `done`, for each user and key in order of arrival.
     pub(super) fn take_all(&mut self, mut done: impl FnMut(&W) -> bool) -> Vec<W> {
         let mut found = Vec::new();
