@@ -84,6 +84,12 @@ impl Accounts {
         }
     }
 
+    /// The account has forbidden a request, and so has another one: the request is the cause, or the credentials of both
+    /// are good for nothing. The watch checks which.
+    pub(crate) fn doubt(&self, granted: &LeaseGrant) {
+        self.pool.doubt(granted);
+    }
+
     /// Another token in place of one that was refused. One that has only just been renewed is not: then it counts.
     async fn renew(&self, lease: &Lease) -> Renewed {
         let (Access::Token(keeper), Some(refused), false) =

@@ -16,6 +16,9 @@ use super::rows::State;
 use super::unfit::UnfitModels;
 use crate::gateway::store::{AccountChange, Failing, Timestamp};
 
+/// The shortest time between two checks of credentials that requests give rise to (ours).
+const CHECK_PAUSE: Duration = Duration::from_secs(60);
+
 /// One account in use.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -33,6 +36,10 @@ pub(super) struct Member {
     pub(super) doubted: bool,
     /// Its credentials are being checked.
     pub(super) trying: bool,
+    /// They are checked because of requests that may be the cause, not because they were refused again and again.
+    pub(super) suspected: bool,
+    /// When its credentials were last checked.
+    pub(super) checked: Option<Instant>,
     cooling: Cooling,
     unfit: UnfitModels,
     /// Counts what was learnt here, so that an older look at the store does not undo it.
@@ -74,6 +81,8 @@ impl Member {
             health: Health::default(),
             doubted: false,
             trying: false,
+            suspected: false,
+            checked: None,
             cooling: Cooling::default(),
             unfit: UnfitModels::default(),
             version: 0,
@@ -155,12 +164,33 @@ impl Member {
             Lesson::Unauthorized { status } => {
                 let refusals = self.cooling.unauthorized(status, moment);
                 if refusals >= REFUSALS {
-                    self.doubted = true;
+                    (self.doubted, self.suspected) = (true, false);
                 }
             }
             Lesson::Faulty => self.health.faulty(moment.granted, moment.now),
             Lesson::Neutral => {}
         }
+        self.note_rest(before, moment.now, wall);
+    }
+
+    /// Takes over changed settings. What was held against the credentials does not hold for others.
+    pub(super) fn replace(&mut self, account: Arc<Account>) {
+        self.account = account;
+        self.doubted = false;
+    }
+
+    /// Its credentials are to be checked, unless that was done a moment ago.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        let is_new = !self.doubted && !self.trying;
+        if is_new && self.checked.is_none_or(|checked| now - checked >= CHECK_PAUSE) {
+            (self.doubted, self.suspected) = (true, true);
+        }
+    }
+
+    /// Its credentials were checked by themselves and are known, but not allowed to do that.
+    pub(super) fn forbidden(&mut self, moment: Moment, wall: DateTime<Utc>) {
+        let before = self.rest(moment.now);
+        self.cooling.unauthorized(403, moment);
         self.note_rest(before, moment.now, wall);
     }
 

@@ -3,6 +3,8 @@
 //! A place that frees anywhere goes to whoever is next among those it can serve. It carries the operating rules on
 //! per-account concurrency, U32 and C10 of the failure catalogue.
 
+mod doubts;
+
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -13,7 +15,6 @@ use chrono::Utc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::account::Account;
 use super::cooling::{Cause, Moment};
 use super::health::Standing;
 use super::kinds::WaiterKinds;
@@ -188,33 +189,6 @@ impl Pool {
         let found = inner.members.iter_mut().find(|member| member.account.name() == account);
         found.into_iter().for_each(|member| member.revoked(code));
         inner.settle(self, Instant::now());
-    }
-
-    /// The accounts whose credentials must be checked now. The result for each goes to [`Pool::tried`].
-    pub(super) fn take_doubted(&self) -> Vec<(u64, Arc<Account>)> {
-        let mut inner = self.lock();
-        let doubted = inner.members.iter_mut().filter(|member| member.doubted && !member.trying);
-        let taken = doubted.map(|member| {
-            (member.doubted, member.trying) = (false, true);
-            (member.id, Arc::clone(&member.account))
-        });
-        taken.collect()
-    }
-
-    /// Takes in the status with which the credentials of an account were answered, if there was an answer.
-    pub(super) fn tried(self: &Arc<Self>, id: u64, status: Option<u16>) {
-        let now = Instant::now();
-        let mut inner = self.lock();
-        if let Some(member) = inner.members.iter_mut().find(|member| member.id == id) {
-            member.trying = false;
-            match status {
-                Some(status @ (401 | 403)) => member.refused(status),
-                Some(200..=299) => member.acquit(now),
-                // Nothing is known: the account rests, and the next refusal starts the next check.
-                Some(_) | None => {}
-            }
-        }
-        inner.settle(self, now);
     }
 
     /// Time has passed: who rested may be back.
