@@ -74,7 +74,7 @@ fn limited(failures: &[Failure], shut: Option<NoLease>, now: DateTime<Utc>) -> O
 fn useless_accounts(failures: &[Failure]) -> Option<Error> {
     let fault = |failure: &Failure| match (&failure.cause, failure.status) {
         (Cause::Unfit, _) => Some(Fault::Quota),
-        (_, Some(401)) => Some(Fault::Credentials),
+        (Cause::Unreachable, Some(401 | 403)) => Some(Fault::Credentials),
         _ => None,
     };
     let faults: Option<Vec<Fault>> = failures.iter().map(fault).collect();
