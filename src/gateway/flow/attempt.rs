@@ -200,7 +200,7 @@ impl<'a> Step<'a> {
             };
             let again = self.learn(sheet, call, &lease, lost).await;
             let spent = self.part.as_ref().map_or_else(|| self.history.spent(), |part| part.siblings.spent());
-            self.history.blame_request(before);
+            self.history.stop.blames_request = outcome::blame_request(&self.history.failures[before..]);
             if self.history.stop.blames_request || !self.history.may_try_again(spent) {
                 return Ok(Took::Nothing);
             }
@@ -304,12 +304,6 @@ impl History {
             Some(Class::X | Class::R) => false,
         };
         allowed && spent < BUDGET
-    }
-
-    /// Stops with the blame on the request if at least two of the accounts asked since then rejected it.
-    fn blame_request(&mut self, since: usize) {
-        let blamed = self.failures.iter().skip(since).filter(|failure| outcome::may_be_request(failure)).count();
-        self.stop.blames_request = blamed > 1;
     }
 
     /// A lesser image helps only against a failure that the upstream admits, and never where one may exist already.

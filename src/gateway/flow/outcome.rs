@@ -1,5 +1,7 @@
 //! What the failures of all attempts mean for the caller and for the record. Pure.
 
+use std::collections::HashSet;
+use std::mem;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -107,6 +109,13 @@ pub(super) fn finding(failure: &Failure) -> AccountFinding {
 /// True if the failure may be caused by the request and not by the account.
 pub(super) const fn may_be_request(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::UnknownModel | Cause::Forbidden | Cause::Blocked | Cause::Declined { .. })
+}
+
+/// True if two of the failures have the same cause, and it may be the request.
+pub(super) fn blame_request(failures: &[Failure]) -> bool {
+    let mut causes = HashSet::new();
+    let mut blamed = failures.iter().filter(|failure| may_be_request(failure));
+    blamed.any(|failure| !causes.insert(mem::discriminant(&failure.cause)))
 }
 
 /// The end of a record whose caller reads an error: interrupted where an image may have been made all the same.
@@ -269,6 +278,20 @@ mod tests {
         }
         let expected = AccountFinding::Suspected(Lesson::Unauthorized { status: 403 });
         assert_eq!(suspected(Cause::Forbidden, 403), expected);
+        let failed = finding(&failure(Class::F, Cause::Failed).with_status(500));
+        assert_eq!(failed, AccountFinding::Suspected(Lesson::Faulty));
+    }
+
+    #[test]
+    fn only_the_same_cause_twice_blames_the_request() {
+        let failures = |causes: &[Cause]| -> Vec<Failure> {
+            causes.iter().map(|cause| failure(Class::N, cause.clone())).collect()
+        };
+        let declined = |message: &str| Cause::Declined { message: message.to_owned() };
+        assert!(blame_request(&failures(&[Cause::Forbidden, Cause::Blocked, Cause::Forbidden])));
+        assert!(blame_request(&failures(&[declined("one"), declined("other")])), "in other words");
+        assert!(!blame_request(&failures(&[Cause::Forbidden, Cause::Blocked, declined("no"), Cause::UnknownModel])));
+        assert!(!blame_request(&failures(&[Cause::Missing, Cause::Missing])));
     }
 
     #[test]
