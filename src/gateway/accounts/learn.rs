@@ -42,6 +42,8 @@ pub(crate) enum Lesson {
     },
     /// It could not be reached, or failed by itself.
     Faulty,
+    /// It failed, and the request may be the cause.
+    Doubtful,
     /// Nothing: refusals, the callers' mistakes, callers who left.
     Neutral,
 }

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::Lesson;
 use super::account::{Access, Account};
 use super::cooling::{Cause, Cooling, Moment, REFUSALS, Rest};
-use super::health::{Health, Standing};
+use super::health::{DoubtfulCall, Health, Standing};
+use super::lease::LeaseGrant;
 use super::pick::{Candidate, affinity};
 use super::pool::Wanted;
 use super::rows::State;
@@ -146,12 +147,12 @@ impl Member {
         u32::try_from(taken.saturating_mul(1000) / all.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Takes in the lesson of an attempt for this model.
-    pub(super) fn learn(&mut self, lesson: Lesson, model: Option<&Arc<str>>, moment: Moment, wall: DateTime<Utc>) {
-        let before = self.rest(moment.now);
+    /// Takes in the lesson of an attempt.
+    pub(super) fn learn(&mut self, lesson: Lesson, granted: &LeaseGrant, moment: Moment, wall: DateTime<Utc>) {
+        let (before, model) = (self.rest(moment.now), granted.model.as_ref());
         match lesson {
             Lesson::Good => {
-                self.health.good();
+                self.health.good(moment.now);
                 self.cooling.good(moment.granted);
                 model.into_iter().for_each(|model| self.unfit.good(model, moment.granted));
                 if self.stored.is_some() && before.is_none() {
@@ -168,6 +169,10 @@ impl Member {
                 }
             }
             Lesson::Faulty => self.health.faulty(moment.granted, moment.now),
+            Lesson::Doubtful => {
+                let call = DoubtfulCall { caller: &granted.caller, granted: moment.granted };
+                self.health.doubtful(call, moment.now);
+            }
             Lesson::Neutral => {}
         }
         self.note_rest(before, moment.now, wall);

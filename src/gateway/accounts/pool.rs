@@ -123,15 +123,17 @@ impl Pool {
         wanted: Wanted,
         deadline: Instant,
     ) -> Result<Place, NoLease> {
-        let (ticket, answer) = match self.ask(requester, wanted) {
-            Asked::Answered(answer) => return answer,
-            Asked::Waiting(ticket, answer) => (ticket, answer),
+        let place = match self.ask(requester, wanted) {
+            Asked::Answered(answer) => answer,
+            Asked::Waiting(ticket, answer) => {
+                let _waiting = Waiting { pool: self, requester, ticket };
+                match timeout_at(deadline, answer).await {
+                    Ok(Ok(answer)) => answer,
+                    Ok(Err(_)) | Err(_) => Err(NoLease::Busy),
+                }
+            }
         };
-        let _waiting = Waiting { pool: self, requester, ticket };
-        match timeout_at(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => Err(NoLease::Busy),
-        }
+        place.map(|place| place.of(requester.user()))
     }
 
     fn ask(self: &Arc<Self>, requester: &Requester, wanted: Wanted) -> Asked {
@@ -175,7 +177,7 @@ impl Pool {
 
     /// What an attempt has taught about its account.
     pub(super) fn learn(self: &Arc<Self>, granted: &LeaseGrant, lesson: Lesson) {
-        self.change(granted, |member, moment| member.learn(lesson, granted.model.as_ref(), moment, Utc::now()));
+        self.change(granted, |member, moment| member.learn(lesson, granted, moment, Utc::now()));
     }
 
     /// There is no token for the account right now.

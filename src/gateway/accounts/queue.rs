@@ -49,6 +49,11 @@ impl Requester {
         Self { user, key }
     }
 
+    /// The user; for a key without a user the key itself.
+    pub(super) const fn user(&self) -> &UserId {
+        &self.user
+    }
+
     /// A requester with one key, which is also its user.
     pub(super) fn alone(name: &str) -> Self {
         Self { user: UserId::from(name), key: KeyId::from(name) }

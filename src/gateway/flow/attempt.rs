@@ -160,6 +160,20 @@ impl<'a> Step<'a> {
     pub(super) async fn take(
         &mut self,
         sheet: &Sheet<'_>,
+        kept: Option<Lease>,
+        abandoned: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Took, Unmade> {
+        let took = self.ask(sheet, kept, abandoned).await;
+        match took {
+            Ok(Took::Begun { .. }) => self.confirm().await,
+            Ok(Took::Each(_) | Took::Nothing) | Err(_) => self.doubt().await,
+        }
+        took
+    }
+
+    async fn ask(
+        &mut self,
+        sheet: &Sheet<'_>,
         mut kept: Option<Lease>,
         mut abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Took, Unmade> {
@@ -193,7 +207,6 @@ impl<'a> Step<'a> {
                 Ok(ProvenCall { proven, simulated, request_id }) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));
                     sheet.note(|record| record.set_upstream_id(call, request_id));
-                    self.confirm().await;
                     return Ok(Took::Begun { proven, lease, call, simulated });
                 }
                 Err(lost) => lost,
@@ -264,6 +277,19 @@ impl<'a> Step<'a> {
     async fn confirm(&mut self) {
         for (granted, lesson) in self.suspected.drain(..) {
             self.asker.gateway.accounts().learn_of(&granted, lesson).await;
+        }
+    }
+
+    /// No account has done better, so the request may be the cause. What is held against the accounts all the same needs
+    /// other requests, or a check of their credentials.
+    pub(super) async fn doubt(&mut self) {
+        let accounts = self.asker.gateway.accounts();
+        for (granted, lesson) in self.suspected.drain(..) {
+            match lesson {
+                Lesson::Faulty => accounts.learn_of(&granted, Lesson::Doubtful).await,
+                Lesson::Unauthorized { .. } if self.history.stop.blames_request => accounts.doubt(&granted),
+                _ => {}
+            }
         }
     }
 }

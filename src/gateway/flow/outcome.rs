@@ -99,7 +99,10 @@ pub(super) fn finding(failure: &Failure) -> AccountFinding {
             return AccountFinding::Suspected(Lesson::Unfit { status: status.unwrap_or(404) });
         }
         (Cause::Forbidden, ..) => return AccountFinding::Suspected(Lesson::Unauthorized { status: 403 }),
-        (_, Class::N, Some(401)) => Lesson::Unauthorized { status: 401 },
+        (Cause::Unreachable, Class::N, Some(status @ (401 | 403))) => Lesson::Unauthorized { status },
+        (_, Class::F, _) => return AccountFinding::Suspected(Lesson::Faulty),
+        // No other account is asked, so only other requests can tell.
+        (Cause::Timeout, Class::X, _) => Lesson::Doubtful,
         (Cause::Unkept | Cause::Cutoff, ..) | (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
         _ => Lesson::Faulty,
     };
@@ -107,7 +110,7 @@ pub(super) fn finding(failure: &Failure) -> AccountFinding {
 }
 
 /// True if the failure may be caused by the request and not by the account.
-pub(super) const fn may_be_request(failure: &Failure) -> bool {
+const fn may_be_request(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::UnknownModel | Cause::Forbidden | Cause::Blocked | Cause::Declined { .. })
 }
 
@@ -264,8 +267,9 @@ mod tests {
         assert_eq!(taught(Class::N, Cause::Blocked, Some(403)), Lesson::Neutral);
         assert_eq!(taught(Class::N, Cause::Declined { message: String::new() }, Some(413)), Lesson::Neutral);
         assert_eq!(taught(Class::N, Cause::Unreachable, None), Lesson::Faulty);
-        assert_eq!(taught(Class::F, Cause::Failed, Some(500)), Lesson::Faulty);
-        assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Faulty);
+        assert_eq!(taught(Class::N, Cause::Unreachable, Some(403)), Lesson::Unauthorized { status: 403 });
+        assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Doubtful);
+        assert_eq!(taught(Class::X, Cause::Broken, Some(502)), Lesson::Faulty);
         assert_eq!(taught(Class::R, Cause::Refused, Some(400)), Lesson::Neutral);
         assert_eq!(taught(Class::X, Cause::Unkept, Some(200)), Lesson::Neutral, "our own disk");
     }

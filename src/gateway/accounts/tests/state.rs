@@ -250,10 +250,11 @@ async fn tried(accounts: &Arc<Accounts>) {
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut inner = accounts.pool.lock();
     let begin = Instant::now();
-    inner.members[0].learn(Lesson::Good, None, at(begin), chrono::Utc::now());
+    let granted = LeaseGrant { member: 0, at: begin, model: None, caller: "usr_1".into() };
+    inner.members[0].learn(Lesson::Good, &granted, at(begin), chrono::Utc::now());
     for step in 1..=times {
         let moment = at(begin + Duration::from_secs(1000 * step));
-        inner.members[0].learn(Lesson::Unauthorized { status }, None, moment, chrono::Utc::now());
+        inner.members[0].learn(Lesson::Unauthorized { status }, &granted, moment, chrono::Utc::now());
     }
 }
 
