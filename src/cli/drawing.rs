@@ -6,7 +6,7 @@ mod target;
 mod watch;
 
 use std::io::{self, IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::installation::run;
 use super::output::{print, print_bytes, print_json, remark};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, ImageCount, Images, Output, PartialImages,
 };
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
@@ -219,28 +219,23 @@ impl Drawing {
             let path = target.path(index, image.format());
             let written = if self.force { image.overwrite(path).await } else { image.write_to(path).await };
             // The other images have been paid for as well, so one that cannot be written does not stop them.
-            match written {
-                Ok(file) => {
-                    self.tell(&report, &file, &image)?;
-                    files.push(file);
-                }
-                Err(error) => failure = failure.or(Some(error)),
-            }
+            let written = written.map_err(Failure::from).and_then(|file| {
+                files.push(file.clone());
+                if self.sidecar { report.write_beside(&file, &image) } else { Ok(()) }
+            });
+            failure = failure.or(written.err());
         }
-        if self.json {
-            print_json(&report.of_files(&files))?;
-        }
-        failure.map_or(Ok(()), |error| Err(error.into()))
+        // Every file is there before anything is printed, for nobody may read that.
+        let told = self.tell(&report, &files);
+        failure.map_or(told, Err)
     }
 
-    fn tell(&self, report: &Report, file: &Path, image: &Image) -> Result<(), Failure> {
-        if self.sidecar {
-            report.write_beside(file, image)?;
+    fn tell(&self, report: &Report, files: &[PathBuf]) -> Result<(), Failure> {
+        if self.json {
+            return Ok(print_json(&report.of_files(files))?);
         }
-        if !self.json {
-            print(&format!("{}\n", file.display()))?;
-        }
-        Ok(())
+        let names: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
+        Ok(print(&names)?)
     }
 
     /// Fails if images are missing, after those that arrived have been kept.
