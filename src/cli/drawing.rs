@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::installation::run;
 use super::output::{print, print_bytes, print_json, remark};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, ImageCount, Images, Output, PartialImages,
 };
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
@@ -228,31 +228,28 @@ impl Drawing {
         let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
         for (index, image) in images.iter().enumerate() {
             let (kept, trouble) = Kept::of(image.clone(), wanted).await;
-            failure = failure.or(trouble);
+            failure = failure.or(trouble.map(Failure::from));
             // The other images have been paid for as well, so one that cannot be written does not stop them.
-            match kept.write(&target.path(index, kept.format()), self.force).await {
-                Ok(path) => {
-                    let file = WrittenFile { path, upscaled_from: kept.upscaled_from() };
-                    self.tell(&report, &file, &image)?;
-                    files.push(file);
-                }
-                Err(error) => failure = failure.or(Some(error)),
-            }
+            let written = kept.write(&target.path(index, kept.format()), self.force).await;
+            let written = written.map_err(Failure::from).and_then(|path| {
+                let file = WrittenFile { path, upscaled_from: kept.upscaled_from() };
+                let beside = if self.sidecar { report.write_beside(&file, &image) } else { Ok(()) };
+                files.push(file);
+                beside
+            });
+            failure = failure.or(written.err());
         }
-        if self.json {
-            print_json(&report.of_files(&files))?;
-        }
-        failure.map_or(Ok(()), |error| Err(error.into()))
+        // Every file is there before anything is printed, for nobody may read that.
+        let told = self.tell(&report, &files);
+        failure.map_or(told, Err)
     }
 
-    fn tell(&self, report: &Report, file: &WrittenFile, image: &Image) -> Result<(), Failure> {
-        if self.sidecar {
-            report.write_beside(file, image)?;
+    fn tell(&self, report: &Report, files: &[WrittenFile]) -> Result<(), Failure> {
+        if self.json {
+            return Ok(print_json(&report.of_files(files))?);
         }
-        if !self.json {
-            print(&format!("{}\n", file.path.display()))?;
-        }
-        Ok(())
+        let names: String = files.iter().map(|file| format!("{}\n", file.path.display())).collect();
+        Ok(print(&names)?)
     }
 
     /// Fails if images are missing, after those that arrived have been kept.

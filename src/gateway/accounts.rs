@@ -165,13 +165,13 @@ impl Accounts {
         self.pool.likely(&wanted(task.into(), caller, &[]))
     }
 
-    /// The account that made the response with this id for the caller's user.
+    /// The account that made the response with this id for the caller's user, or for its key if it has no user.
     ///
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
     pub(crate) async fn maker_of(&self, response_id: &str, caller: &Caller) -> Result<ResponseAccount, StoreError> {
-        let Some(name) = self.store.maker_of_response(response_id, caller.user()).await? else {
+        let Some(name) = self.store.maker_of_response(response_id, caller.user(), caller.key()).await? else {
             return Ok(ResponseAccount::Unknown);
         };
         let serves = self.speakers(caller.group_name()).iter().any(|account| account.name() == name);

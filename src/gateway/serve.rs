@@ -21,7 +21,7 @@ use super::store::{Act, StoreError};
 use super::upstream::TransportError;
 use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
 use reload::{ConfigReader, Reload};
-use shutdown::LEDGER_PATIENCE;
+use shutdown::{END_PATIENCE, LEDGER_PATIENCE};
 use signals::Request;
 pub(crate) use signals::Signals;
 use welcome::Welcome;
@@ -117,7 +117,7 @@ pub(crate) async fn serve(
             request = signals.next() => match request {
                 Request::Stop => break,
                 Request::Reload => {
-                    let result = reload.run().await;
+                    let Some(result) = shutdown::unless_stopped(reload.run(), signals.stop_asked()).await else { break };
                     reloads += 1;
                     lock.tell(reloads, &result);
                 }
@@ -125,13 +125,16 @@ pub(crate) async fn serve(
         }
     }
     shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &reload.config).await;
-    if let Some(measuring) = measuring {
-        // Last of all, so that the end can be watched; what it answers takes no time.
-        measuring.stop(LEDGER_PATIENCE).await;
-    }
-    gateway.keys().stop().await;
-    gateway.retention().stop();
-    store.close().await;
+    let end = async {
+        if let Some(measuring) = measuring {
+            // Last of all, so that the end can be watched; what it answers takes no time.
+            measuring.stop(LEDGER_PATIENCE).await;
+        }
+        gateway.keys().stop().await;
+        gateway.retention().stop();
+        store.close().await;
+    };
+    shutdown::within(END_PATIENCE, end, signals.stop_asked()).await;
     Ok(())
 }
 

@@ -151,8 +151,14 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// The states of at most `limit` records with this fingerprint that began at `since` or later, the newest first.
     async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<State>, StoreError>;
 
-    /// The account that made the response with this id for this user, as far as the records go back.
-    async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError>;
+    /// The account that made the response with this id for this user, as far as the records go back. Keys without a user
+    /// have nothing in common, so for them it must be the same key.
+    async fn maker_of_response(
+        &self,
+        response_id: &str,
+        user: &UserId,
+        key: &KeyId,
+    ) -> Result<Option<String>, StoreError>;
 }
 
 /// One write of those that share a transaction.

@@ -14,53 +14,80 @@ const AT_ONCE: usize = 10;
 struct Nonsense {
     name: &'static str,
     script: &'static str,
-    /// True for a response, false for an image.
-    response: bool,
-    status: u16,
-    code: &'static str,
-    reason: &'static str,
+    asks: Asks,
+    told: Told,
 }
 
-const NONSENSE: [Nonsense; 5] = [
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Image,
+    ImageStream,
+    Response,
+    ResponseStream,
+}
+
+/// What the caller gets.
+#[derive(Clone, Copy)]
+enum Told {
+    /// This status, code and reason, and the advice not to send it again.
+    Refused(u16, &'static str, &'static str),
+    /// The failure that the upstream admits; another try costs nothing twice.
+    Failed,
+    /// An answer that has begun, and ends with an error event.
+    Broken,
+}
+
+const DECLINED: Told = Told::Refused(400, "invalid_request_error", "upstream_rejected");
+
+const NONSENSE: [Nonsense; 8] = [
     Nonsense {
         name: "a mistyped model",
         script: "status=400 body=unknown-model",
-        response: true,
-        status: 400,
-        code: "invalid_request_error",
-        reason: "upstream_rejected",
+        asks: Asks::Response,
+        told: DECLINED,
     },
     Nonsense {
         name: "an unknown vector store",
         script: "status=404 body=unknown-store",
-        response: true,
-        status: 400,
-        code: "invalid_request_error",
-        reason: "upstream_rejected",
+        asks: Asks::Response,
+        told: DECLINED,
     },
     Nonsense {
         name: "a prompt that a firewall blocks",
         script: "status=403 body=html",
-        response: false,
-        status: 502,
-        code: "upstream_error",
-        reason: "upstream_rejected",
+        asks: Asks::Image,
+        told: Told::Refused(502, "upstream_error", "upstream_rejected"),
     },
     Nonsense {
         name: "a request above the tokens per minute",
         script: "status=429 body=too-large",
-        response: true,
-        status: 400,
-        code: "invalid_request_error",
-        reason: "upstream_rejected",
+        asks: Asks::Response,
+        told: DECLINED,
     },
     Nonsense {
         name: "a body that the upstream does not take",
         script: "status=413 body=html",
-        response: false,
-        status: 400,
-        code: "invalid_request_error",
-        reason: "upstream_rejected",
+        asks: Asks::Image,
+        told: DECLINED,
+    },
+    Nonsense {
+        name: "a conversation that grows too long while it is answered",
+        script: "events=created,text,failed",
+        asks: Asks::ResponseStream,
+        told: Told::Broken,
+    },
+    Nonsense {
+        name: "an image that is refused after a partial image",
+        script: "events=p,e-policy",
+        asks: Asks::ImageStream,
+        told: Told::Broken,
+    },
+    Nonsense {
+        name: "a request that the upstream fails at",
+        script: "status=500",
+        asks: Asks::Image,
+        told: Told::Failed,
     },
 ];
 
@@ -69,21 +96,43 @@ const NONSENSE: [Nonsense; 5] = [
 impl Nonsense {
     fn send(&self, gateway: &Gateway) -> Answer {
         let text = format!("a cube [[{}]]", self.script);
-        if !self.response {
-            return gateway.generate(json!({ "prompt": text }));
+        match self.asks {
+            Asks::Image => gateway.generate(json!({ "prompt": text })),
+            Asks::ImageStream => gateway.generate(json!({"prompt": text, "stream": true, "partial_images": 1})),
+            Asks::Response | Asks::ResponseStream => {
+                let stream = self.asks == Asks::ResponseStream;
+                let body = json!({"model": "gpt-5.5-typo", "input": text, "stream": stream});
+                Call::post("/v1/responses").key(gateway.secret()).json(&body).send(gateway.address())
+            }
         }
-        let body = json!({"model": "gpt-5.5-typo", "input": text});
-        Call::post("/v1/responses").key(gateway.secret()).json(&body).send(gateway.address())
     }
 
     #[track_caller]
     fn check(&self, answer: &Answer) {
-        let error = answer.error(self.status);
-        assert_eq!((&error["code"], &error["reason"]), (&json!(self.code), &json!(self.reason)), "{}", self.name);
-        assert_eq!(answer.should_retry(), Some("false"), "{}", self.name);
+        let (status, code, reason, again) = match self.told {
+            Told::Refused(status, code, reason) => (status, code, reason, "false"),
+            Told::Failed => (502, "upstream_error", "network", "true"),
+            Told::Broken => {
+                let text = answer.text();
+                assert_eq!((answer.status, text.contains("event: error")), (200, true), "{}", self.name);
+                return;
+            }
+        };
+        let error = answer.error(status);
+        assert_eq!((&error["code"], &error["reason"]), (&json!(code), &json!(reason)), "{}", self.name);
+        assert_eq!(answer.should_retry(), Some(again), "{}", self.name);
         let text = answer.text();
         for secret in ["first", "second", "third", "org-1", "html"] {
             assert!(!text.contains(secret), "{}: {secret}: {text}", self.name);
+        }
+    }
+
+    /// The number of accounts that are asked, and what the record says.
+    const fn expected(&self) -> (usize, &'static str, &'static str) {
+        match self.told {
+            Told::Refused(_, code, _) => (2, "failed", code),
+            Told::Failed => (2, "failed", "upstream_error"),
+            Told::Broken => (1, "interrupted", "upstream_error"),
         }
     }
 }
@@ -101,14 +150,15 @@ fn all_are_at_work(gateway: &Gateway) {
 }
 
 #[test]
-fn nonsense_is_asked_of_two_accounts_and_told_as_the_callers() {
+fn nonsense_is_asked_of_two_accounts_at_most_and_told_as_the_callers() {
     for nonsense in &NONSENSE {
         let upstream = FakeUpstream::start();
         let gateway = before(&upstream);
         nonsense.check(&nonsense.send(&gateway));
-        assert_eq!(upstream.attempts(), 2, "{}", nonsense.name);
+        let (attempts, state, code) = nonsense.expected();
+        assert_eq!(upstream.attempts(), attempts, "{}", nonsense.name);
         let record = &gateway.settled(1)[0];
-        assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!(nonsense.code)));
+        assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{}", nonsense.name);
         all_are_at_work(&gateway);
     }
 }
@@ -122,6 +172,92 @@ fn a_lonely_account_does_not_rest_for_nonsense() {
         gateway.generate(json!({})).good();
         assert_eq!(upstream.attempts(), 2, "{}", nonsense.name);
     }
+}
+
+/// Two accounts of which the first is always chosen first, unless it is set aside.
+fn with_a_spare(upstream: &FakeUpstream) -> Gateway {
+    let account = |name| Account::at(name, upstream).speaking_responses();
+    Gateway::with("", &[account("first"), account("second").spare()])
+}
+
+/// The account that an ordinary request goes to.
+#[track_caller]
+fn chosen(gateway: &Gateway, upstream: &FakeUpstream) -> String {
+    gateway.generate(json!({})).good();
+    let token = upstream.ledger().pop().expect("an attempt").token;
+    token.trim_start_matches("sk-upstream-").to_owned()
+}
+
+#[test]
+fn no_account_is_set_aside_for_what_one_caller_repeats() {
+    for nonsense in &NONSENSE {
+        let upstream = FakeUpstream::start();
+        let gateway = with_a_spare(&upstream);
+        (0..4).for_each(|_| nonsense.check(&nonsense.send(&gateway)));
+        assert_eq!(chosen(&gateway, &upstream), "first", "{}", nonsense.name);
+    }
+}
+
+#[test]
+fn accounts_that_fail_for_several_callers_make_way_for_another() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with(
+        "",
+        &[Account::at("first", &upstream), Account::at("second", &upstream), Account::at("third", &upstream).spare()],
+    );
+    for name in ["first", "second"] {
+        upstream.always(&format!("sk-upstream-{name}"), "status=500");
+    }
+    let bob = gateway.manage(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
+    let bob = bob["secret"].as_str().expect("a secret");
+    for secret in [gateway.secret(), bob, gateway.secret()] {
+        let body = json!({"model": "gpt-image-2", "prompt": "a red cube"});
+        Call::generation().key(secret).json(&body).send(gateway.address()).error(502);
+    }
+    assert_eq!(chosen(&gateway, &upstream), "third");
+}
+
+#[test]
+fn accounts_that_are_suspended_do_not_hide_one_that_serves() {
+    let upstream = FakeUpstream::start();
+    for name in ["first", "second"] {
+        upstream.always(&format!("sk-upstream-{name}"), "status=403 say=Your_account_has_been_suspended.");
+    }
+    let accounts = ACCOUNTS.map(|name| Account::at(name, &upstream));
+    let [first, second, third] = accounts;
+    let gateway = Gateway::with("", &[first, second, third.spare()]);
+    assert_eq!(chosen(&gateway, &upstream), "third");
+    assert_eq!(upstream.attempts(), 3);
+    assert_eq!(chosen(&gateway, &upstream), "third");
+    assert_eq!(upstream.attempts(), 4, "the two rest");
+}
+
+#[test]
+fn accounts_that_forbid_a_request_are_checked_by_themselves() {
+    let upstream = FakeUpstream::start();
+    for name in ["first", "second"] {
+        upstream.always(&format!("sk-upstream-{name}"), "status=403");
+    }
+    let [first, second, third] = ACCOUNTS.map(|name| Account::at(name, &upstream));
+    let gateway = Gateway::with("", &[first, second, third.spare()]);
+    gateway.generate(json!({})).error(502);
+    for name in ["first", "second"] {
+        eventually("it rests, because its credentials are refused for anything", || {
+            gateway.account(name)["cooling_until"].is_string().then_some(())
+        });
+    }
+    assert_eq!(chosen(&gateway, &upstream), "third");
+}
+
+#[test]
+fn two_accounts_that_refuse_for_different_reasons_do_not_blame_the_request() {
+    let upstream = FakeUpstream::start();
+    upstream.always("sk-upstream-first", "status=403");
+    upstream.always("sk-upstream-second", "status=413 body=html");
+    let [first, second, third] = ACCOUNTS.map(|name| Account::at(name, &upstream));
+    let gateway = Gateway::with("", &[first, second, third.spare()]);
+    assert_eq!(chosen(&gateway, &upstream), "third");
+    assert_eq!(upstream.attempts(), 3);
 }
 
 #[test]

@@ -250,6 +250,25 @@ fn the_first_key_ends_at_a_start_with_accounts_of_the_file() {
     assert_eq!(keys[0]["state"], "disabled", "{keys}");
 }
 
+#[test]
+fn no_account_is_used_while_it_is_unknown_whether_a_first_key_was_printed() {
+    let home = TempDir::new().expect("a directory");
+    let program = || Program::new(home.path()).env("IT_SECRET", "sk-upstream");
+    drop(program().args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).serve());
+    let marker = home.path().join("data/welcomed");
+    std::fs::rename(&marker, home.path().join("id")).expect("a file");
+    // A folder in its place stands for any file that cannot be read.
+    std::fs::create_dir(&marker).expect("a folder");
+    let words = ["account", "add", "--data-dir", "data", "--name", "real", "--api-key-env", "IT_SECRET"];
+    let add = || program().args(words).args(["--base-url", "https://upstream.example/v1"]).run();
+    let refused = add();
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("the key that the first start printed"), "{refused:?}");
+    std::fs::remove_dir(&marker).expect("a folder");
+    std::fs::rename(home.path().join("id"), &marker).expect("a file");
+    assert!(add().stderr.contains("is disabled"));
+}
+
 /// A gateway without any account, which has printed a key, and what ends that key.
 #[track_caller]
 fn check_first_key_ends(env: &[(&str, &str)], config: &str, bring_account: impl FnOnce(&Server, &Path)) {

@@ -4,7 +4,9 @@
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::kit::{Account, Done, FakeUpstream, Gateway, Program, Shut, Verbatim, facts, picture};
+use crate::kit::{
+    Account, Done, FakeUpstream, Gateway, PATIENCE, Program, Shut, Verbatim, ends_within, facts, picture,
+};
 
 const FAILED: Option<i32> = Some(1);
 const USAGE: Option<i32> = Some(2);
@@ -61,6 +63,32 @@ fn images_that_did_not_come_are_told_and_the_others_are_kept() {
     assert_eq!((&report["missing"], &report["files"]), (&json!(1), &json!(["boat-1.png", "boat-2.png"])), "{report}");
     assert!(report["delivered"].as_str().is_some_and(|delivered| delivered.ends_with(" png")), "{report}");
     assert!(["boat-1.png", "boat-2.png"].iter().all(|name| gateway.home().join(name).is_file()));
+}
+
+#[test]
+fn images_that_were_paid_for_are_kept_when_nobody_reads_their_names() {
+    let gateway = Gateway::simulated();
+    let (base_url, key) = (gateway.base_url(), gateway.secret());
+    let words = ["generate", "a boat", "-n", "3", "-o", "boat.png", "--base-url", &base_url, "--api-key", key];
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut child = Program::new(gateway.home()).args(words).spawn_printing_to(writer);
+    assert!(ends_within(&mut child, PATIENCE));
+    assert_eq!(child.wait().expect("a status").code(), Some(0));
+    for name in ["boat-1.png", "boat-2.png", "boat-3.png"] {
+        assert!(gateway.home().join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn images_that_were_paid_for_are_kept_when_what_is_known_of_them_cannot_be() {
+    let gateway = Gateway::simulated();
+    std::fs::create_dir(gateway.home().join("boat-1.png.json")).expect("a folder");
+    let done = generate(&gateway, &["-n", "3", "-o", "boat.png", "--sidecar"]);
+    assert_eq!((done.code, done.stdout.as_str()), (FAILED, "boat-1.png\nboat-2.png\nboat-3.png\n"), "{done:#?}");
+    for name in ["boat-1.png", "boat-2.png", "boat-3.png", "boat-2.png.json", "boat-3.png.json"] {
+        assert!(gateway.home().join(name).is_file(), "{name}");
+    }
 }
 
 #[test]

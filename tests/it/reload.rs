@@ -135,6 +135,32 @@ fn settings_that_need_a_restart_are_named_and_stay() {
     assert!(nobody.code == Some(1) && nobody.stderr.contains("no gateway serves from"), "{nobody:?}");
 }
 
+#[test]
+fn no_setting_that_has_changed_is_passed_over_in_silence() {
+    let gateway = Gateway::with("max_keys_per_member = 3", &[]);
+    edit(&gateway, "max_keys_per_member = 3", "max_keys_per_member = 4");
+    append(&gateway, "[connections]\nmax = 500\n[uploads]\ndisk_megabytes = 9000\n[retention]\nrecords = \"40d\"\n");
+    let said = reload(&gateway);
+    assert!(said.contains("settings changed: max_keys_per_member"), "{said}");
+    assert!(said.contains("in force after a restart: connections, retention, uploads"), "{said}");
+}
+
+#[test]
+fn a_reload_that_hangs_does_not_keep_the_gateway_from_stopping() {
+    let mut gateway = Gateway::simulated();
+    let account = "[[accounts]]\nname = \"real\"\nkind = \"api_key\"\nbase_url = \"https://upstream.example/v1\"\n\
+                   api_key = { file = \"pipe\" }\n";
+    let made = std::process::Command::new("mkfifo").arg(gateway.home().join("pipe")).status();
+    assert!(made.expect("mkfifo").success());
+    append(&gateway, account);
+    gateway.server().signal("HUP");
+    // Can be opened as soon as the reload reads from it, which waits for what is never written.
+    let writer = std::fs::File::options().write(true).open(gateway.home().join("pipe")).expect("a pipe");
+    gateway.terminate();
+    assert!(gateway.server().wait(PATIENCE).success());
+    drop(writer);
+}
+
 /// One caller that sends requests until `done` is set.
 fn send_until(done: &AtomicBool, call: &Call, address: SocketAddr, count: &AtomicUsize) {
     while !done.load(Ordering::Relaxed) {

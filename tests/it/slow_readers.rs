@@ -13,7 +13,7 @@ const READERS: usize = 3;
 /// Characters of base64 of an image.
 const IMAGE: usize = 30_000_000;
 /// A request as a whole has so long, of which a caller's own time is no part.
-const REQUEST_TOTAL: Duration = Duration::from_secs(360);
+const REQUEST_TOTAL: Duration = Duration::from_secs(imagate::tables::REQUEST_TOTAL_SECONDS);
 /// The rate of a caller is averaged over half of it, and what was sent ahead counts for the first half.
 const SOONEST: Duration = Duration::from_secs(60);
 /// Between two pieces.

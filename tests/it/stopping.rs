@@ -145,12 +145,14 @@ fn a_hangup_does_not_end_the_process() {
     upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
     gateway.server().signal("HUP");
     Call::get("/healthz").send(address);
-    upstream.open_gate("end");
-    caller.join().expect("a caller").expect("an answer").good();
-    assert_eq!(gateway.settled(1)[0]["state"], "succeeded");
     // A SIGHUP during the stop does not end the process early either.
     gateway.terminate();
+    eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
+    gateway.server().signal("HUP");
+    upstream.open_gate("end");
+    caller.join().expect("a caller").expect("an answer").good();
     assert!(gateway.server().wait(PATIENCE).success());
+    assert_eq!(gateway.records()[0]["state"], "succeeded");
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Accounts {
         for account in now.iter().filter(|account| !before.contains(account)) {
             let built = Arc::new(Account::new(account));
             match inner.members.iter().position(|member| member.account.name() == account.name) {
-                Some(at) => inner.members[at].account = built,
+                Some(at) => inner.members[at].replace(built),
                 None => {
                     let mut member = Member::new(inner.next_id(), built, None);
                     member.disabled = Some(UNKNOWN.to_owned());

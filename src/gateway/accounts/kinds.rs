@@ -15,10 +15,9 @@ pub(super) struct WaiterKinds {
 // === impl WaiterKinds ===
 
 impl WaiterKinds {
-    /// Adds a waiting request, and returns the id of its kind. The session is no part of the kind: it only decides
-    /// which of several accounts is preferred.
-    pub(super) fn join(&mut self, wanted: &Wanted) -> u64 {
-        let kind = Wanted { session: None, ..wanted.clone() };
+    /// Adds a waiting request of this kind, and returns the id of the kind. The session is no part of a kind: it only
+    /// decides which of several accounts is preferred.
+    pub(super) fn join(&mut self, kind: Wanted) -> u64 {
         if let Some(id) = self.ids.get(&kind) {
             self.waiting.entry(*id).and_modify(|(_, count)| *count += 1);
             return *id;

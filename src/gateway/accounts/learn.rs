@@ -42,6 +42,8 @@ pub(crate) enum Lesson {
     },
     /// It could not be reached, or failed by itself.
     Faulty,
+    /// It failed, and the request may be the cause.
+    Doubtful,
     /// Nothing: refusals, the callers' mistakes, callers who left.
     Neutral,
 }
@@ -82,6 +84,12 @@ impl Accounts {
         if let Some(account) = self.pool.name_of(granted.member) {
             self.save(&account).await;
         }
+    }
+
+    /// The account has forbidden a request, and so has another one: the request is the cause, or the credentials of both
+    /// are good for nothing. The watch checks which.
+    pub(crate) fn doubt(&self, granted: &LeaseGrant) {
+        self.pool.doubt(granted);
     }
 
     /// Another token in place of one that was refused. One that has only just been renewed is not: then it counts.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::account::{Account, Endpoint};
 use super::member::Member;
 use super::pool::{Pool, Wanted};
+use crate::gateway::store::UserId;
 
 /// The right to make one attempt on one account. Dropping it, however that comes about, gives the place back.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(super) struct Place {
     granted: LeaseGrant,
 }
 
-/// The account, time and model of a lease. The lesson of its attempt is held against these.
+/// The account, time, model and caller of a lease. The lesson of its attempt is held against these.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseGrant {
     /// The account, by number: one that was deleted and added again under the same name is another.
@@ -37,6 +38,8 @@ pub(crate) struct LeaseGrant {
     pub(super) at: Instant,
     /// The model that was asked for; `None` for a command.
     pub(super) model: Option<Arc<str>>,
+    /// Who asked.
+    pub(super) caller: UserId,
 }
 
 // === impl Lease ===
@@ -85,8 +88,15 @@ impl Lease {
 
 impl Place {
     pub(super) fn new(pool: &Arc<Pool>, member: &Member, wanted: &Wanted, probe: bool, at: Instant) -> Self {
-        let granted = LeaseGrant { member: member.id, at, model: wanted.model.clone() };
+        let caller = UserId::from(UserId::NOBODY);
+        let granted = LeaseGrant { member: member.id, at, model: wanted.model.clone(), caller };
         Self { pool: Some(Arc::clone(pool)), account: Arc::clone(&member.account), large: wanted.large, probe, granted }
+    }
+
+    /// The same place, for this caller.
+    pub(super) fn of(mut self, caller: &UserId) -> Self {
+        self.granted.caller.clone_from(caller);
+        self
     }
 
     pub(super) const fn account(&self) -> &Arc<Account> {

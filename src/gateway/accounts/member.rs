@@ -9,12 +9,16 @@ use tokio::time::Instant;
 use super::Lesson;
 use super::account::{Access, Account};
 use super::cooling::{Cause, Cooling, Moment, REFUSALS, Rest};
-use super::health::{Health, Standing};
+use super::health::{DoubtfulCall, Health, Standing};
+use super::lease::LeaseGrant;
 use super::pick::{Candidate, affinity};
 use super::pool::Wanted;
 use super::rows::State;
 use super::unfit::UnfitModels;
 use crate::gateway::store::{AccountChange, Failing, Timestamp};
+
+/// The shortest time between two checks of credentials that requests give rise to (ours).
+const CHECK_PAUSE: Duration = Duration::from_secs(60);
 
 /// One account in use.
 #[derive(Debug)]
@@ -33,6 +37,10 @@ pub(super) struct Member {
     pub(super) doubted: bool,
     /// Its credentials are being checked.
     pub(super) trying: bool,
+    /// They are checked because of requests that may be the cause, not because they were refused again and again.
+    pub(super) suspected: bool,
+    /// When its credentials were last checked.
+    pub(super) checked: Option<Instant>,
     cooling: Cooling,
     unfit: UnfitModels,
     /// Counts what was learnt here, so that an older look at the store does not undo it.
@@ -74,6 +82,8 @@ impl Member {
             health: Health::default(),
             doubted: false,
             trying: false,
+            suspected: false,
+            checked: None,
             cooling: Cooling::default(),
             unfit: UnfitModels::default(),
             version: 0,
@@ -96,6 +106,11 @@ impl Member {
 
     pub(super) fn rest(&self, now: Instant) -> Option<Rest> {
         self.cooling.rest(now)
+    }
+
+    /// True if it is not, or was not, asked for this model.
+    pub(super) fn has_refused(&self, model: &str) -> bool {
+        self.unfit.has(model)
     }
 
     /// Whether anything at all can be given out.
@@ -132,12 +147,12 @@ impl Member {
         u32::try_from(taken.saturating_mul(1000) / all.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Takes in the lesson of an attempt for this model.
-    pub(super) fn learn(&mut self, lesson: Lesson, model: Option<&Arc<str>>, moment: Moment, wall: DateTime<Utc>) {
-        let before = self.rest(moment.now);
+    /// Takes in the lesson of an attempt.
+    pub(super) fn learn(&mut self, lesson: Lesson, granted: &LeaseGrant, moment: Moment, wall: DateTime<Utc>) {
+        let (before, model) = (self.rest(moment.now), granted.model.as_ref());
         match lesson {
             Lesson::Good => {
-                self.health.good();
+                self.health.good(moment.now);
                 self.cooling.good(moment.granted);
                 model.into_iter().for_each(|model| self.unfit.good(model, moment.granted));
                 if self.stored.is_some() && before.is_none() {
@@ -150,12 +165,37 @@ impl Member {
             Lesson::Unauthorized { status } => {
                 let refusals = self.cooling.unauthorized(status, moment);
                 if refusals >= REFUSALS {
-                    self.doubted = true;
+                    (self.doubted, self.suspected) = (true, false);
                 }
             }
             Lesson::Faulty => self.health.faulty(moment.granted, moment.now),
+            Lesson::Doubtful => {
+                let call = DoubtfulCall { caller: &granted.caller, granted: moment.granted };
+                self.health.doubtful(call, moment.now);
+            }
             Lesson::Neutral => {}
         }
+        self.note_rest(before, moment.now, wall);
+    }
+
+    /// Takes over changed settings. What was held against the credentials does not hold for others.
+    pub(super) fn replace(&mut self, account: Arc<Account>) {
+        self.account = account;
+        self.doubted = false;
+    }
+
+    /// Its credentials are to be checked, unless that was done a moment ago.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        let is_new = !self.doubted && !self.trying;
+        if is_new && self.checked.is_none_or(|checked| now - checked >= CHECK_PAUSE) {
+            (self.doubted, self.suspected) = (true, true);
+        }
+    }
+
+    /// Its credentials were checked by themselves and are known, but not allowed to do that.
+    pub(super) fn forbidden(&mut self, moment: Moment, wall: DateTime<Utc>) {
+        let before = self.rest(moment.now);
+        self.cooling.unauthorized(403, moment);
         self.note_rest(before, moment.now, wall);
     }
 

@@ -3,6 +3,8 @@
 //! A place that frees anywhere goes to whoever is next among those it can serve. It carries the operating rules on
 //! per-account concurrency, U32 and C10 of the failure catalogue.
 
+mod doubts;
+
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -13,7 +15,6 @@ use chrono::Utc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::account::Account;
 use super::cooling::{Cause, Moment};
 use super::health::Standing;
 use super::kinds::WaiterKinds;
@@ -122,15 +123,17 @@ impl Pool {
         wanted: Wanted,
         deadline: Instant,
     ) -> Result<Place, NoLease> {
-        let (ticket, answer) = match self.ask(requester, wanted) {
-            Asked::Answered(answer) => return answer,
-            Asked::Waiting(ticket, answer) => (ticket, answer),
+        let place = match self.ask(requester, wanted) {
+            Asked::Answered(answer) => answer,
+            Asked::Waiting(ticket, answer) => {
+                let _waiting = Waiting { pool: self, requester, ticket };
+                match timeout_at(deadline, answer).await {
+                    Ok(Ok(answer)) => answer,
+                    Ok(Err(_)) | Err(_) => Err(NoLease::Busy),
+                }
+            }
         };
-        let _waiting = Waiting { pool: self, requester, ticket };
-        match timeout_at(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => Err(NoLease::Busy),
-        }
+        place.map(|place| place.of(requester.user()))
     }
 
     fn ask(self: &Arc<Self>, requester: &Requester, wanted: Wanted) -> Asked {
@@ -149,7 +152,7 @@ impl Pool {
                     return Asked::Answered(Err(NoLease::Busy));
                 }
                 let (answer, answered) = oneshot::channel();
-                let kind = inner.kinds.join(&wanted);
+                let kind = inner.join_kind(&wanted);
                 let ticket = inner.queue.push(requester.clone(), Waiter { wanted, kind, answer });
                 inner.serve(self, now);
                 Asked::Waiting(ticket, answered)
@@ -174,7 +177,7 @@ impl Pool {
 
     /// What an attempt has taught about its account.
     pub(super) fn learn(self: &Arc<Self>, granted: &LeaseGrant, lesson: Lesson) {
-        self.change(granted, |member, moment| member.learn(lesson, granted.model.as_ref(), moment, Utc::now()));
+        self.change(granted, |member, moment| member.learn(lesson, granted, moment, Utc::now()));
     }
 
     /// There is no token for the account right now.
@@ -188,33 +191,6 @@ impl Pool {
         let found = inner.members.iter_mut().find(|member| member.account.name() == account);
         found.into_iter().for_each(|member| member.revoked(code));
         inner.settle(self, Instant::now());
-    }
-
-    /// The accounts whose credentials must be checked now. The result for each goes to [`Pool::tried`].
-    pub(super) fn take_doubted(&self) -> Vec<(u64, Arc<Account>)> {
-        let mut inner = self.lock();
-        let doubted = inner.members.iter_mut().filter(|member| member.doubted && !member.trying);
-        let taken = doubted.map(|member| {
-            (member.doubted, member.trying) = (false, true);
-            (member.id, Arc::clone(&member.account))
-        });
-        taken.collect()
-    }
-
-    /// Takes in the status with which the credentials of an account were answered, if there was an answer.
-    pub(super) fn tried(self: &Arc<Self>, id: u64, status: Option<u16>) {
-        let now = Instant::now();
-        let mut inner = self.lock();
-        if let Some(member) = inner.members.iter_mut().find(|member| member.id == id) {
-            member.trying = false;
-            match status {
-                Some(status @ (401 | 403)) => member.refused(status),
-                Some(200..=299) => member.acquit(now),
-                // Nothing is known: the account rests, and the next refusal starts the next check.
-                Some(_) | None => {}
-            }
-        }
-        inner.settle(self, now);
     }
 
     /// Time has passed: who rested may be back.
@@ -271,8 +247,13 @@ impl Pool {
         let mut inner = self.lock();
         let jitter = u32::try_from(scatter(inner.seed(), 0) % 1000).unwrap_or(0);
         let moment = Moment { granted: granted.at, now, jitter };
+        let model = granted.model.as_deref();
+        let refused_before = inner.is_refused_somewhere(model);
         if let Some(member) = inner.members.iter_mut().find(|member| member.id == granted.member) {
             change(member, moment);
+        }
+        if !refused_before && inner.is_refused_somewhere(model) {
+            inner.sort_out(model);
         }
         inner.settle(self, now);
     }
@@ -294,6 +275,29 @@ impl Inner {
     pub(super) const fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+
+    /// True if an account was found unfit for the model.
+    fn is_refused_somewhere(&self, model: Option<&str>) -> bool {
+        model.is_some_and(|model| self.members.iter().any(|member| member.has_refused(model)))
+    }
+
+    /// The id of the kind of a request that begins to wait. All models are one to accounts that were never found unfit
+    /// for them: callers choose the names, so the number of kinds must not depend on them.
+    fn join_kind(&mut self, wanted: &Wanted) -> u64 {
+        let model = wanted.model.clone().filter(|model| self.is_refused_somewhere(Some(model)));
+        self.kinds.join(Wanted { session: None, model, ..wanted.clone() })
+    }
+
+    /// The requests that wait for this model are of a kind of their own from now on.
+    fn sort_out(&mut self, model: Option<&str>) {
+        let Self { queue, kinds, .. } = self;
+        queue.each(|waiter| {
+            if waiter.wanted.model.as_deref() == model {
+                kinds.leave(waiter.kind);
+                waiter.kind = kinds.join(Wanted { session: None, ..waiter.wanted.clone() });
+            }
+        });
     }
 
     /// After any change but a returned place: those without hope are told, the others served.

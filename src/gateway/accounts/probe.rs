@@ -23,7 +23,7 @@ impl Accounts {
     async fn try_credentials(&self, member: u64, account: &Arc<Account>) {
         let status = self.status_of_credentials(account).await.ok();
         tracing::warn!(account = account.name(), status, "credentials that were refused were tried by themselves");
-        self.pool.tried(member, status);
+        self.pool.tried(member, account, status);
         self.save(account.name()).await;
     }
 

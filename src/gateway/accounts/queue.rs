@@ -49,6 +49,11 @@ impl Requester {
         Self { user, key }
     }
 
+    /// The user; for a key without a user the key itself.
+    pub(super) const fn user(&self) -> &UserId {
+        &self.user
+    }
+
     /// A requester with one key, which is also its user.
     pub(super) fn alone(name: &str) -> Self {
         Self { user: UserId::from(name), key: KeyId::from(name) }
@@ -112,6 +117,12 @@ impl<W> Queue<W> {
             user.end_turn(&requester.key);
         }
         self.remove(&requester, ticket)
+    }
+
+    /// Shows every request.
+    pub(super) fn each(&mut self, show: impl FnMut(&mut W)) {
+        let lines = self.users.values_mut().flat_map(|user| user.keys.values_mut());
+        lines.flat_map(BTreeMap::values_mut).for_each(show);
     }
 
     /// Takes out all requests that are `done`, for each user and key in order of arrival.

@@ -116,7 +116,7 @@ impl Rows {
 fn put(inner: &mut Inner, account: &Arc<Account>, origin: Origin) -> bool {
     let found = inner.members.iter_mut().find(|member| member.account.name() == account.name());
     if let Some(member) = found {
-        member.account = Arc::clone(account);
+        member.replace(Arc::clone(account));
         member.origin = Some(origin);
         return false;
     }

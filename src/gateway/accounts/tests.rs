@@ -32,6 +32,8 @@ struct FakeTokens {
     /// The status that a check of credentials by themselves gets.
     probe: AtomicU16,
     probes: AtomicUsize,
+    /// One permit is one answer to a check.
+    probe_gate: Semaphore,
 }
 
 impl FakeTokens {
@@ -48,6 +50,7 @@ impl FakeTokens {
             gate: Semaphore::new(1000),
             probe: AtomicU16::new(200),
             probes: AtomicUsize::new(0),
+            probe_gate: Semaphore::new(1000),
         })
     }
 
@@ -90,6 +93,7 @@ impl TokenEndpoint for FakeTokens {
 
     async fn probe(&self, _: &Address, _: Option<&HeaderValue>) -> Result<u16, Unreachable> {
         self.probes.fetch_add(1, Ordering::SeqCst);
+        self.probe_gate.acquire().await.unwrap().forget();
         match self.probe.load(Ordering::SeqCst) {
             0 => Err(Unreachable),
             status => Ok(status),

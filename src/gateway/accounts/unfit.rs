@@ -35,6 +35,11 @@ impl UnfitModels {
         model.and_then(|model| self.0.get(model)).is_some_and(|pause| now < pause.until)
     }
 
+    /// True if anything is remembered of the model.
+    pub(super) fn has(&self, model: &str) -> bool {
+        self.0.contains_key(model)
+    }
+
     /// Notes that the account does not have the model.
     pub(super) fn learn(&mut self, model: &Arc<str>, moment: Moment) {
         if !self.0.contains_key(model) && self.0.len() >= MODELS_MAX {

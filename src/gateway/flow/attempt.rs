@@ -158,6 +158,20 @@ impl<'a> Step<'a> {
     pub(super) async fn take(
         &mut self,
         sheet: &Sheet<'_>,
+        kept: Option<Lease>,
+        abandoned: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Took, Unmade> {
+        let took = self.ask(sheet, kept, abandoned).await;
+        match took {
+            Ok(Took::Begun { .. }) => self.confirm().await,
+            Ok(Took::Each(_) | Took::Nothing) | Err(_) => self.doubt().await,
+        }
+        took
+    }
+
+    async fn ask(
+        &mut self,
+        sheet: &Sheet<'_>,
         mut kept: Option<Lease>,
         mut abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Took, Unmade> {
@@ -191,14 +205,13 @@ impl<'a> Step<'a> {
                 Ok(ProvenCall { proven, simulated, request_id }) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));
                     sheet.note(|record| record.set_upstream_id(call, request_id));
-                    self.confirm().await;
                     return Ok(Took::Begun { proven, lease, call, simulated });
                 }
                 Err(lost) => lost,
             };
             let again = self.learn(sheet, call, &lease, lost).await;
             let spent = self.part.as_ref().map_or_else(|| self.history.spent(), |part| part.siblings.spent());
-            self.history.blame_request(before);
+            self.history.stop.blames_request = outcome::blame_request(&self.history.failures[before..]);
             if self.history.stop.blames_request || !self.history.may_try_again(spent) {
                 return Ok(Took::Nothing);
             }
@@ -264,6 +277,19 @@ impl<'a> Step<'a> {
             self.asker.gateway.accounts().learn_of(&granted, lesson).await;
         }
     }
+
+    /// No account has done better, so the request may be the cause. What is held against the accounts all the same needs
+    /// other requests, or a check of their credentials.
+    pub(super) async fn doubt(&mut self) {
+        let accounts = self.asker.gateway.accounts();
+        for (granted, lesson) in self.suspected.drain(..) {
+            match lesson {
+                Lesson::Faulty => accounts.learn_of(&granted, Lesson::Doubtful).await,
+                Lesson::Unauthorized { .. } if self.history.stop.blames_request => accounts.doubt(&granted),
+                _ => {}
+            }
+        }
+    }
 }
 
 // === impl Terms ===
@@ -297,12 +323,6 @@ impl History {
             Some(Class::X | Class::R) => false,
         };
         allowed && spent < BUDGET
-    }
-
-    /// Stops with the blame on the request if at least two of the accounts asked since then rejected it.
-    fn blame_request(&mut self, since: usize) {
-        let blamed = self.failures.iter().skip(since).filter(|failure| outcome::may_be_request(failure)).count();
-        self.stop.blames_request = blamed > 1;
     }
 
     /// A lesser image helps only against a failure that the upstream admits, and never where one may exist already.

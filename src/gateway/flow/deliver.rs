@@ -212,7 +212,11 @@ pub(super) fn close(
 const fn taught(ending: Ending) -> Lesson {
     match ending {
         Ending::Complete => Lesson::Good,
-        Ending::Left | Ending::Broken(Broken::Cutoff) => Lesson::Neutral,
+        // The upstream itself has ended it: the content is refused, or the conversation is too long. An image that was
+        // kept here and is lost, a caller and our own end are no failures of the account either.
+        Ending::Left | Ending::Broken(Broken::Cutoff | Broken::Failed | Broken::Lost | Broken::Slow) => Lesson::Neutral,
+        // A long answer may end here only because it is long.
+        Ending::Broken(Broken::Timeout) => Lesson::Doubtful,
         Ending::Broken(_) => Lesson::Faulty,
     }
 }

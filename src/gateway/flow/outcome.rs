@@ -1,5 +1,7 @@
 //! What the failures of all attempts mean for the caller and for the record. Pure.
 
+use std::collections::HashSet;
+use std::mem;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -74,7 +76,7 @@ fn limited(failures: &[Failure], shut: Option<NoLease>, now: DateTime<Utc>) -> O
 fn useless_accounts(failures: &[Failure]) -> Option<Error> {
     let fault = |failure: &Failure| match (&failure.cause, failure.status) {
         (Cause::Unfit, _) => Some(Fault::Quota),
-        (_, Some(401)) => Some(Fault::Credentials),
+        (Cause::Unreachable, Some(401 | 403)) => Some(Fault::Credentials),
         _ => None,
     };
     let faults: Option<Vec<Fault>> = failures.iter().map(fault).collect();
@@ -97,7 +99,10 @@ pub(super) fn finding(failure: &Failure) -> AccountFinding {
             return AccountFinding::Suspected(Lesson::Unfit { status: status.unwrap_or(404) });
         }
         (Cause::Forbidden, ..) => return AccountFinding::Suspected(Lesson::Unauthorized { status: 403 }),
-        (_, Class::N, Some(401)) => Lesson::Unauthorized { status: 401 },
+        (Cause::Unreachable, Class::N, Some(status @ (401 | 403))) => Lesson::Unauthorized { status },
+        (_, Class::F, _) => return AccountFinding::Suspected(Lesson::Faulty),
+        // No other account is asked, so only other requests can tell.
+        (Cause::Timeout, Class::X, _) => Lesson::Doubtful,
         (Cause::Unkept | Cause::Cutoff, ..) | (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
         _ => Lesson::Faulty,
     };
@@ -105,8 +110,15 @@ pub(super) fn finding(failure: &Failure) -> AccountFinding {
 }
 
 /// True if the failure may be caused by the request and not by the account.
-pub(super) const fn may_be_request(failure: &Failure) -> bool {
+const fn may_be_request(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::UnknownModel | Cause::Forbidden | Cause::Blocked | Cause::Declined { .. })
+}
+
+/// True if two of the failures have the same cause, and it may be the request.
+pub(super) fn blame_request(failures: &[Failure]) -> bool {
+    let mut causes = HashSet::new();
+    let mut blamed = failures.iter().filter(|failure| may_be_request(failure));
+    blamed.any(|failure| !causes.insert(mem::discriminant(&failure.cause)))
 }
 
 /// The end of a record whose caller reads an error: interrupted where an image may have been made all the same.
@@ -267,8 +279,9 @@ mod tests {
         assert_eq!(taught(Class::N, Cause::Blocked, Some(403)), Lesson::Neutral);
         assert_eq!(taught(Class::N, Cause::Declined { message: String::new() }, Some(413)), Lesson::Neutral);
         assert_eq!(taught(Class::N, Cause::Unreachable, None), Lesson::Faulty);
-        assert_eq!(taught(Class::F, Cause::Failed, Some(500)), Lesson::Faulty);
-        assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Faulty);
+        assert_eq!(taught(Class::N, Cause::Unreachable, Some(403)), Lesson::Unauthorized { status: 403 });
+        assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Doubtful);
+        assert_eq!(taught(Class::X, Cause::Broken, Some(502)), Lesson::Faulty);
         assert_eq!(taught(Class::R, Cause::Refused, Some(400)), Lesson::Neutral);
         assert_eq!(taught(Class::X, Cause::Unkept, Some(200)), Lesson::Neutral, "our own disk");
     }
@@ -281,6 +294,20 @@ mod tests {
         }
         let expected = AccountFinding::Suspected(Lesson::Unauthorized { status: 403 });
         assert_eq!(suspected(Cause::Forbidden, 403), expected);
+        let failed = finding(&failure(Class::F, Cause::Failed).with_status(500));
+        assert_eq!(failed, AccountFinding::Suspected(Lesson::Faulty));
+    }
+
+    #[test]
+    fn only_the_same_cause_twice_blames_the_request() {
+        let failures = |causes: &[Cause]| -> Vec<Failure> {
+            causes.iter().map(|cause| failure(Class::N, cause.clone())).collect()
+        };
+        let declined = |message: &str| Cause::Declined { message: message.to_owned() };
+        assert!(blame_request(&failures(&[Cause::Forbidden, Cause::Blocked, Cause::Forbidden])));
+        assert!(blame_request(&failures(&[declined("one"), declined("other")])), "in other words");
+        assert!(!blame_request(&failures(&[Cause::Forbidden, Cause::Blocked, declined("no"), Cause::UnknownModel])));
+        assert!(!blame_request(&failures(&[Cause::Missing, Cause::Missing])));
     }
 
     #[test]

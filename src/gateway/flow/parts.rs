@@ -168,6 +168,7 @@ impl Parts<'_, '_> {
             }
             Err(lost) => {
                 step.learn(self.sheet, call, &lease, lost).await;
+                step.doubt().await;
                 Part::Lost(history)
             }
         }

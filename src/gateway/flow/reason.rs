@@ -40,7 +40,7 @@ const fn of_account(last: &Failure) -> &'static str {
         (Cause::Missing, _) => "missing",
         (Cause::Failed, _) => "upstream_failed",
         (Cause::NoImage, _) => "no_image_data",
-        (_, Some(401)) => "credentials",
+        (Cause::Unreachable, Some(401 | 403)) => "credentials",
         _ => "network",
     }
 }

@@ -1,6 +1,7 @@
 //! The key that the first start prints. It works with the simulator, and is disabled before the first account is used
 //! whose calls can cost something, because printed text may stay in a log for ever.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,8 +22,12 @@ pub(crate) fn is_real(account: &Account) -> bool {
 }
 
 /// True if a first key was ever handed out.
-pub(crate) fn was_welcomed(config: &Config) -> bool {
-    marker(config).exists()
+///
+/// # Errors
+///
+/// Returns an error if the data directory cannot be read.
+pub(crate) fn was_welcomed(config: &Config) -> std::io::Result<bool> {
+    marker(config).try_exists()
 }
 
 /// Records the id of the first key.
@@ -44,14 +49,19 @@ pub(crate) fn first_key_end() -> Timestamp {
 ///
 /// # Errors
 ///
-/// Returns an error if the store cannot be used; the account must not be used then.
+/// Returns an error if the store or the data directory cannot be used; the account must not be used then.
 pub(crate) async fn retire_first_key(config: &Config, store: &SqliteStore, act: &Act) -> Result<bool, StoreError> {
     let marker = marker(config);
-    // If there is no file, no key was printed.
-    let Ok(id) = std::fs::read_to_string(&marker) else { return Ok(false) };
-    if id.is_empty() {
-        return Ok(false);
-    }
+    let id = match std::fs::read_to_string(&marker) {
+        Ok(id) if id.is_empty() => return Ok(false),
+        Ok(id) => id,
+        // If there is no file, no key was printed.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => {
+            let source = format!("{}: {error}", marker.display()).into();
+            return Err(StoreError::Unavailable { doing: "looking up the key that the first start printed", source });
+        }
+    };
     let key = store.find_key(&id, None).await?;
     let active = key.is_some_and(|key| key.state(Timestamp::now()) == KeyState::Active);
     if active {

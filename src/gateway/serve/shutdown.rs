@@ -21,6 +21,34 @@ pub(super) const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 /// The time after the cutoff to write the answers and the records (ours).
 const CUTOFF_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The time to close the store, after everything is settled (ours).
+pub(super) const END_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The result of a reload; `None` if the process was asked to stop and the reload did not end soon after. What it was
+/// writing then is written as a whole or not at all, and the next start does it again.
+pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: impl Future<Output = ()>) -> Option<T> {
+    let mut reload = pin!(reload);
+    tokio::select! {
+        biased;
+        result = &mut reload => return Some(result),
+        () = stop => {}
+    }
+    if timeout(LEDGER_PATIENCE, reload).await.is_err() {
+        tracing::warn!("the configuration could not be read again before the end");
+    }
+    None
+}
+
+/// The last work of the process, which nothing that was paid for depends on: until its time is over, or until a further
+/// signal.
+pub(super) async fn within(patience: Duration, work: impl Future<Output = ()>, stop: impl Future<Output = ()>) {
+    tokio::select! {
+        () = work => {}
+        () = sleep(patience) => tracing::warn!("the store could not be closed in time"),
+        () = stop => tracing::warn!("the store is not closed, because another signal came"),
+    }
+}
+
 /// Ends all running work. `close` closes the port and waits at most the given time for the connections. Returns when
 /// everything is settled, or when the time is over.
 pub(super) async fn leave(
@@ -64,5 +92,40 @@ pub(super) async fn leave(
             unsettled = gateway.ledger().unsettled(),
             "some jobs did not finish in time; the next start records them as interrupted"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reload_that_hangs_is_given_up_after_a_stop_and_not_before() {
+        assert_eq!(unless_stopped(ready(7), ready(())).await, Some(7), "it is over already");
+        assert_eq!(unless_stopped(async { sleep(Duration::from_secs(900)).await }, pending()).await, Some(()));
+        assert_eq!(unless_stopped(pending::<()>(), sleep(Duration::from_secs(900))).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_written_at_a_stop_may_be_finished() {
+        let mut written = false;
+        let reload = async {
+            sleep(Duration::from_secs(1)).await;
+            written = true;
+        };
+        assert_eq!(unless_stopped(reload, ready(())).await, None);
+        assert!(written);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_has_a_bound_and_a_signal_comes_before_it() {
+        let begun = tokio::time::Instant::now();
+        within(END_PATIENCE, pending(), pending()).await;
+        assert_eq!(begun.elapsed(), END_PATIENCE);
+        within(END_PATIENCE, pending(), ready(())).await;
+        within(END_PATIENCE, ready(()), pending()).await;
+        assert_eq!(begun.elapsed(), END_PATIENCE);
     }
 }

@@ -67,7 +67,8 @@ async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Re
     if !implicit || !store.list_keys().await?.is_empty() {
         return Ok(None);
     }
-    if manage::was_welcomed(config) {
+    let welcomed = manage::was_welcomed(config);
+    if welcomed.map_err(|source| ServeError::Io { doing: "reading the data directory", source })? {
         return Ok(None);
     }
     // The key has no owner until the first admin receives it.

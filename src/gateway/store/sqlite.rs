@@ -32,7 +32,7 @@ use sqlx::SqlitePool;
 
 use super::data_dir::DataDir;
 use super::{
-    AccountChange, AccountId, AccountRow, AccountSpec, Act, MasterKey, NewAccount, NodeId, PepperKey, Record,
+    AccountChange, AccountId, AccountRow, AccountSpec, Act, KeyId, MasterKey, NewAccount, NodeId, PepperKey, Record,
     RecordFilter, RequestId, RetentionClass, RowWrite, ServeLock, State, Store, StoreError, StoredReplay, Timestamp,
     TokenRow, UserId, Vault, Written,
 };
@@ -197,7 +197,12 @@ impl Store for SqliteStore {
         records::twins(&self.readers, fingerprint, since, limit).await.map_err(during("looking up a retried request"))
     }
 
-    async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError> {
-        records::maker_of(&self.readers, response_id, user).await.map_err(during("looking up a response"))
+    async fn maker_of_response(
+        &self,
+        response_id: &str,
+        user: &UserId,
+        key: &KeyId,
+    ) -> Result<Option<String>, StoreError> {
+        records::maker_of(&self.readers, response_id, user, key).await.map_err(during("looking up a response"))
     }
 }

@@ -112,6 +112,9 @@ fn classify(
         },
         404 | 410 => (Class::N, Cause::Missing),
         405 if body.is_some() => (Class::N, Cause::Missing),
+        // The account may not use this model; a caller who names it must not put the account to rest.
+        403 if said.speaks_of_account() && said.model => (Class::N, unknown_model(blame)),
+        403 if said.speaks_of_account() => (Class::N, Cause::Unreachable),
         403 if body.is_some() => (Class::N, Cause::Forbidden),
         // A page that is not from the upstream's API: a firewall in front of it blocks the request.
         403 | 405 => (Class::N, Cause::Blocked),

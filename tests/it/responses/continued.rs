@@ -80,3 +80,21 @@ fn no_other_account_is_asked_to_go_on() {
     let others: usize = (0..3).filter(|at| *at != maker).map(|at| attempts[at]).sum();
     assert_eq!(others, 0, "{attempts:?}");
 }
+
+#[test]
+fn keys_of_nobody_do_not_share_their_responses() {
+    let (_upstreams, gateway) = three();
+    let key = |name: &str| {
+        let made = gateway.manage(&["key", "create", "--name", name, "--json"]).json();
+        made["secret"].as_str().expect("a secret").to_owned()
+    };
+    let send = |secret: &str, with: &Value| {
+        crate::kit::Call::post("/v1/responses").key(secret).json(&task(with)).send(gateway.address())
+    };
+    let (one, other) = (key("one"), key("other"));
+    let text = send(&one, &json!({})).text();
+    let id = text.split("\"id\":\"resp_").nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
+    let go_on = json!({"previous_response_id": format!("resp_{id}")});
+    assert_eq!(send(&other, &go_on).error(400)["param"], "previous_response_id");
+    assert_eq!(send(&one, &go_on).status, 200);
+}

@@ -206,6 +206,37 @@ async fn without_an_answer_an_account_goes_on_resting_and_is_not_disabled() {
     }
 }
 
+#[tokio::test]
+async fn a_check_of_credentials_that_were_replaced_says_nothing_of_the_new_ones() {
+    let (_dir, store) = fresh().await;
+    let endpoint = FakeTokens::rotating();
+    let (old, new) = (with_key("a"), config::Account { priority: 7, ..with_key("a") });
+    let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
+    endpoint.probe.store(401, Ordering::SeqCst);
+    endpoint.probe_gate.forget_permits(1000);
+    refuse(&accounts, 401, 3);
+    round(&accounts).await;
+    while endpoint.probes.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    accounts.configure(&[old], std::slice::from_ref(&new)).await.unwrap();
+    endpoint.probe_gate.add_permits(1000);
+    tried(&accounts).await;
+    assert_eq!(row(&store, "a").await.disabled_at, None);
+}
+
+#[tokio::test]
+async fn doubt_ends_with_the_credentials_that_gave_rise_to_it() {
+    let (_dir, store) = fresh().await;
+    let endpoint = FakeTokens::rotating();
+    let (old, new) = (with_key("a"), config::Account { priority: 7, ..with_key("a") });
+    let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
+    refuse(&accounts, 401, 3);
+    accounts.configure(&[old], std::slice::from_ref(&new)).await.unwrap();
+    tried(&accounts).await;
+    assert_eq!(endpoint.probes.load(Ordering::SeqCst), 0);
+}
+
 /// Runs a round and waits until the checks that it has begun are over.
 async fn tried(accounts: &Arc<Accounts>) {
     round(accounts).await;
@@ -219,10 +250,11 @@ async fn tried(accounts: &Arc<Accounts>) {
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut inner = accounts.pool.lock();
     let begin = Instant::now();
-    inner.members[0].learn(Lesson::Good, None, at(begin), chrono::Utc::now());
+    let granted = LeaseGrant { member: 0, at: begin, model: None, caller: "usr_1".into() };
+    inner.members[0].learn(Lesson::Good, &granted, at(begin), chrono::Utc::now());
     for step in 1..=times {
         let moment = at(begin + Duration::from_secs(1000 * step));
-        inner.members[0].learn(Lesson::Unauthorized { status }, None, moment, chrono::Utc::now());
+        inner.members[0].learn(Lesson::Unauthorized { status }, &granted, moment, chrono::Utc::now());
     }
 }
 

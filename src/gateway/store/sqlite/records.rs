@@ -12,7 +12,7 @@ use sqlx::SqlitePool;
 
 use super::decode::parsed;
 use super::together::Statement;
-use crate::gateway::store::{NodeId, Record, State, Timestamp, UserId};
+use crate::gateway::store::{KeyId, NodeId, Record, State, Timestamp, UserId};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
     output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint) \
@@ -119,13 +119,20 @@ pub(super) async fn twins(
     rows.iter().map(|row| parsed(row, "state")).collect()
 }
 
-/// The account that made this response for this user; the newest if an upstream uses an id twice.
-pub(super) async fn maker_of(pool: &SqlitePool, response_id: &str, user: &UserId) -> sqlx::Result<Option<String>> {
+/// The account that made this response for this user, or for this key if it has none; the newest if an upstream uses an
+/// id twice.
+pub(super) async fn maker_of(
+    pool: &SqlitePool,
+    response_id: &str,
+    user: &UserId,
+    key: &KeyId,
+) -> sqlx::Result<Option<String>> {
     let query = sqlx::query_scalar(
-        "SELECT account FROM records WHERE response_id = $1 AND user_id = $2 AND account IS NOT NULL \
-         ORDER BY seq DESC LIMIT 1",
+        "SELECT account FROM records WHERE response_id = $1 AND user_id = $2 AND ($3 IS NULL OR key_id = $3) \
+         AND account IS NOT NULL ORDER BY seq DESC LIMIT 1",
     );
-    query.bind(response_id).bind(user.as_str()).fetch_optional(pool).await
+    let key = user.is_nobody().then_some(key.as_str());
+    query.bind(response_id).bind(user.as_str()).bind(key).fetch_optional(pool).await
 }
 
 /// The database counts to 2^63; an upstream that claims more is believed as far as that.

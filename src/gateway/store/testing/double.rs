@@ -162,8 +162,13 @@ impl Store for Double {
         self.called()?.twins(fingerprint, since, limit).await
     }
 
-    async fn maker_of_response(&self, response_id: &str, user: &UserId) -> Result<Option<String>, StoreError> {
-        self.called()?.maker_of_response(response_id, user).await
+    async fn maker_of_response(
+        &self,
+        response_id: &str,
+        user: &UserId,
+        key: &KeyId,
+    ) -> Result<Option<String>, StoreError> {
+        self.called()?.maker_of_response(response_id, user, key).await
     }
 }
 

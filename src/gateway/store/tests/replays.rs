@@ -213,7 +213,8 @@ async fn the_maker_of_a_response_is_told_to_its_user_alone() {
         let done = finished("r1");
         let write = [RowWrite::Open(&record("r1")), RowWrite::Close(&done)];
         store.write_rows(&NodeId::only(), &write).await.unwrap();
-        let maker = async |id: &str, user: &str| store.maker_of_response(id, &user.into()).await.unwrap();
+        let maker =
+            async |id: &str, user: &str| store.maker_of_response(id, &user.into(), &"key_other".into()).await.unwrap();
         assert_eq!(maker("resp_1", "usr_1").await.as_deref(), Some("primary"));
         assert_eq!((maker("resp_1", "usr_2").await, maker("resp_2", "usr_1").await), (None, None));
     }

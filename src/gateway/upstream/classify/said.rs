@@ -159,6 +159,8 @@ pub(super) struct Said {
     pub(super) oversized: bool,
     /// A model's words where an image should be.
     pub(super) text: bool,
+    /// A sentence of the error is about a model.
+    pub(super) model: bool,
     limited: bool,
     sentence: bool,
     of_account: bool,
@@ -256,6 +258,7 @@ impl Said {
         self.sentence |= has(REFUSED_SENTENCES);
         self.of_account |= has(ACCOUNT_SENTENCES);
         self.oversized |= place == Place::Error && has(OVERSIZED_SENTENCES);
+        self.model |= place == Place::Error && low.contains("model");
         self.text |= place == Place::Output && !low.is_empty();
     }
 

@@ -107,12 +107,15 @@ fn words_where_an_image_should_be_are_a_refusal() {
 fn what_only_looks_like_a_refusal_is_none() {
     let error = |error: Value| json!({ "error": error });
     // The account is blocked, not the content.
-    for message in [
-        "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
-        "Your account was suspended for violating our usage policies.",
-        "Your organization must be verified to use this model; see our content policy.",
+    for (message, forbidden) in [
+        (
+            "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
+            Cause::Unreachable,
+        ),
+        ("Your account was suspended for violating our usage policies.", Cause::Unreachable),
+        ("Your organization must be verified to use this model; see our content policy.", Cause::Missing),
     ] {
-        check(403, &error(json!({"code": "Forbidden", "message": message})), Class::N, &Cause::Forbidden);
+        check(403, &error(json!({"code": "Forbidden", "message": message})), Class::N, &forbidden);
         check(400, &error(json!({"message": message})), Class::N, &Cause::Unreachable);
         check(500, &error(json!({"message": message})), Class::F, &Cause::Failed);
     }
