@@ -57,8 +57,8 @@ pub(crate) struct Spool {
 pub(crate) struct Writer {
     place: Place,
     length: u64,
-    /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for, and only the disk
-    /// itself can refuse them.
+    /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for: neither a budget nor
+    /// the part of the disk that belongs to the database is a reason to refuse them.
     owned: bool,
 }
 
@@ -160,14 +160,30 @@ impl Spool {
         self.pool.off_worker(move || Ok(work())).await
     }
 
-    /// A place for one upload.
+    /// Like [`Spool::open`], for bytes that will be paid for only if there is a place for them: it is refused like an
+    /// upload if the rest of the disk is reserved for the database.
     ///
     /// # Errors
     ///
-    /// Returns an error if no more files can be created, or if the rest of the disk is reserved for the database.
+    /// Like [`Spool::open`], and if the rest of the disk is reserved.
+    pub(crate) async fn open_before_paying(&self) -> io::Result<Writer> {
+        let spool = self.clone();
+        let open = move || {
+            spool.check_floor()?;
+            spool.begin()
+        };
+        self.pool.off_worker(open).await
+    }
+
+    /// A place for one upload, or for an answer.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no more files can be created. An upload is also refused if the rest of the disk is reserved
+    /// for the database.
     pub(crate) fn begin(&self) -> io::Result<Writer> {
-        if !self.pool.leaves_free(0) {
-            return Err(self.pool.budgets.refuse(BudgetExceeded::Free));
+        if self.owner.is_some() {
+            self.check_floor()?;
         }
         let idle = self.pool.idle().pop();
         let nameless = match idle {
@@ -175,6 +191,10 @@ impl Spool {
             None => Nameless::new(&self.pool.folder)?,
         };
         Ok(self.writer(nameless))
+    }
+
+    fn check_floor(&self) -> io::Result<()> {
+        if self.pool.leaves_free(0) { Ok(()) } else { Err(self.pool.budgets.refuse(BudgetExceeded::Free)) }
     }
 
     fn writer(&self, nameless: Nameless) -> Writer {

@@ -34,14 +34,14 @@ struct FileBody {
 ///
 /// # Errors
 ///
-/// 502 where the body breaks off, 503 where the disk does not take it.
+/// 502 if the body breaks off or the disk does not take it. Neither may be retried: the answer was paid for.
 pub(crate) async fn hold<B>(kind: Kind, mut body: B, spool: &Spool) -> Result<Answer, Error>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let full = |error: io::Error| {
         tracing::error!(%error, "an answer could not be held on disk");
-        Error::Unavailable
+        Error::Upstream(Fault::Unknown)
     };
     let mut writer = spool.open().await.map_err(full)?;
     while let Some(frame) = body.frame().await {
@@ -82,5 +82,32 @@ fn read(file: &Spooled, at: u64) -> io::Result<Vec<u8>> {
             piece.truncate(read);
             Ok(piece)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::gateway::config::Uploads;
+
+    #[tokio::test]
+    async fn what_was_paid_for_is_given_although_the_rest_of_the_disk_is_reserved() {
+        let folder = TempDir::new().unwrap();
+        let spool = Spool::open_in(folder.path(), &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT }).unwrap();
+        assert!(hold(Kind::Json, Full::new(Bytes::from_static(b"an image")), &spool).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_was_paid_for_and_has_no_place_is_not_to_be_asked_for_again() {
+        let folder = TempDir::new().unwrap();
+        let spool = Spool::new(folder.path()).unwrap();
+        let _only = spool.begin().unwrap();
+        drop(folder);
+        let held = hold(Kind::Json, Full::new(Bytes::from_static(b"an image")), &spool).await;
+        let error = held.err().expect("there is no folder for it");
+        assert_eq!((&error, error.should_retry()), (&Error::Upstream(Fault::Unknown), false));
     }
 }
