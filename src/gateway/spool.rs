@@ -252,7 +252,7 @@ impl Writer {
         nameless.extent = nameless.extent.max(end);
         match at::write_all(&nameless.file, bytes, self.length) {
             Err(error) if is_full(&error) => {
-                self.place.pool.idle().clear();
+                self.place.pool.drop_idle();
                 at::write_all(&self.place.nameless()?.file, bytes, self.length)?;
             }
             written => written?,
@@ -354,10 +354,16 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Closes the idle files. The lock is free again by then: closing a file frees its blocks, which may take long.
+    fn drop_idle(&self) {
+        let idle = std::mem::take(&mut *self.idle());
+        drop(idle);
+    }
+
     /// True if writing `bytes` more leaves the database its part of the disk; idle files are dropped if necessary.
     fn leaves_free(&self, bytes: u64) -> bool {
         self.free.leaves(bytes) || {
-            self.idle().clear();
+            self.drop_idle();
             self.free.leaves(bytes)
         }
     }
@@ -365,7 +371,7 @@ impl Pool {
     /// True if the database may soon have no room, even without the idle files.
     fn is_short_of_space(&self) -> bool {
         self.free.is_short() && {
-            self.idle().clear();
+            self.drop_idle();
             self.free.is_short()
         }
     }

@@ -269,3 +269,36 @@ async fn a_disk_that_stalls_stops_only_who_waits_for_it() {
     let (read, ()) = tokio::join!(waiting, others);
     read.unwrap().unwrap();
 }
+
+/// A file that takes so many seconds to close: a connection with bytes that its other end does not take.
+#[cfg(target_os = "linux")]
+fn slow_to_close(time: std::time::Duration) -> (File, std::net::TcpListener) {
+    use std::io::Write as _;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 64 * 1024]).is_ok() {}
+    stream.set_nonblocking(false).unwrap();
+    socket2::SockRef::from(&stream).set_linger(Some(time)).unwrap();
+    (File::from(std::os::fd::OwnedFd::from(stream)), listener)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nobody_waits_for_idle_files_that_are_closed() {
+    use std::time::{Duration, Instant};
+    const TIME: Duration = Duration::from_secs(4);
+    let (_folder, spool) = spool();
+    let (file, _listener) = slow_to_close(TIME);
+    spool.pool.idle().push(Nameless { file, extent: 0 });
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| spool.pool.drop_idle());
+        while idle(&spool) > 0 {
+            std::thread::yield_now();
+        }
+        assert!(begun.elapsed() < TIME / 2, "the lock is held while they are closed");
+        closing.join().unwrap();
+    });
+    assert!(begun.elapsed() > TIME / 2, "closing takes long, or this test shows nothing");
+}
