@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -163,6 +164,17 @@ impl Frames {
         if let Some(path) = self.name() {
             waits::detach(move || remove(&path));
         }
+    }
+
+    /// Empties the file as soon as the disk lets it. Its name stays as long as anybody has it.
+    pub(super) fn empty(self: &Arc<Self>) {
+        let frames = Arc::clone(self);
+        waits::detach(move || {
+            waits::note();
+            if let Err(error) = frames.file().and_then(|file| file.set_len(0)) {
+                tracing::warn!(%error, "the file of an answer that is lost cannot be emptied");
+            }
+        });
     }
 
     /// The name that the file has now.

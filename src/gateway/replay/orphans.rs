@@ -355,8 +355,10 @@ impl Orphans {
         }
     }
 
-    /// Removes the file of a dropped answer. Its row stays: after a restart it shows that the answer is lost.
+    /// Removes the file of a dropped answer. Its row stays, or an empty file: after a restart they show that the answer
+    /// is lost.
     fn dispose(&self, gone: RemovedAnswer) {
+        gone.note.iter().for_each(Frames::empty);
         gone.stored.into_iter().for_each(|file| self.keyed.shelf.remove(&file));
     }
 

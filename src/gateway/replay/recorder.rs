@@ -66,8 +66,8 @@ impl Recorder {
         match sink.keep(&self.tape).await {
             Ok(()) => true,
             Err(error) => {
+                // Its file stays until the last holder is gone: after a kill its name says that the answer is lost.
                 tracing::warn!(%error, "an answer is not kept: it does not fit on disk");
-                sink.frames.remove();
                 self.sink = None;
                 false
             }
