@@ -39,14 +39,14 @@ pub(super) enum EarlierTry {
 const TWINS_MAX: u32 = 64;
 
 impl Keyed {
-    /// Makes an answer durable, first its bytes, then its row, and returns the name of its file.
+    /// Makes an answer durable, first its bytes, then its row.
     pub(super) async fn finish(
         &self,
         row: &ReplayRow,
         answer: PendingFile,
         frames: &Arc<Frames>,
         size: u64,
-    ) -> Result<String, KeepError> {
+    ) -> Result<(), KeepError> {
         let finished = Arc::clone(frames);
         tokio::task::spawn_blocking(move || finished.finish()).await??;
         let PendingFile { file, key, head } = answer;
@@ -58,10 +58,9 @@ impl Keyed {
             size,
             key: self.vault.seal(&context(&row.scope, size), key.expose())?,
         };
-        let named = done.file.clone();
         let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), done };
         match self.ledger.write_replay(finish).await? {
-            Written::Done => Ok(named),
+            Written::Done => Ok(()),
             Written::NoEffect | Written::Taken(_) => Err("its claim was over before it".into()),
         }
     }
@@ -93,17 +92,18 @@ impl Keyed {
         }
     }
 
-    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept.
+    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept; returns
+    /// false for the others.
     pub(super) async fn finish_orphan(
         &self,
         row: &ReplayRow,
         answer: PendingFile,
         frames: &Arc<Frames>,
         size: u64,
-    ) -> Result<String, KeepError> {
+    ) -> Result<bool, KeepError> {
         match self.ledger.write_replay(ReplayWrite::Claim(row.clone())).await? {
-            Written::Done => self.finish(row, answer, frames, size).await,
-            Written::NoEffect | Written::Taken(_) => Err("another orphan of the same request is kept".into()),
+            Written::Done => self.finish(row, answer, frames, size).await.map(|()| true),
+            Written::NoEffect | Written::Taken(_) => Ok(false),
         }
     }
 

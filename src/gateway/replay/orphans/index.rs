@@ -110,6 +110,15 @@ impl Index {
         Some((entry.expected.clone(), answer, Arc::clone(&entry.tape)))
     }
 
+    /// Notes the file of a durable answer, unless the answer was let go. Returns `None` if the job is over.
+    pub(in super::super) fn note_stored(&mut self, place: Place, file: &str) -> Option<Mode> {
+        let entry = self.entries.get_mut(&place)?;
+        if entry.mode == Mode::Written {
+            entry.stored = Some(file.to_owned());
+        }
+        Some(entry.mode)
+    }
+
     /// The oldest finished job of the API key that has the most bytes of answers, or the most remembered ends.
     pub(in super::super) fn least_worthy(&self, standing: Standing) -> Option<Place> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, Place))> = HashMap::new();
