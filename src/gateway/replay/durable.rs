@@ -136,8 +136,9 @@ impl Keyed {
         self.forgetting().insert(scope);
         let (keyed, pending) = (Arc::clone(self), self.pending());
         let forget = async move {
-            keyed.forget(&keyed.orphan_row(scope, request_id, Timestamp::now())).await;
-            keyed.forgetting().remove(&scope);
+            if keyed.forget(&keyed.orphan_row(scope, request_id, Timestamp::now())).await {
+                keyed.forgetting().remove(&scope);
+            }
             drop(pending);
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
