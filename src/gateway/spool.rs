@@ -8,6 +8,7 @@
 //! Overwriting the pages of an existing file was measured to cost a third of creating a new one, so files are reused.
 //! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
 
+pub(crate) mod at;
 mod budget;
 mod free;
 mod kept;
@@ -415,49 +416,5 @@ impl Nameless {
     fn new(folder: &Path) -> io::Result<Self> {
         waits::note();
         Ok(Self { file: tempfile::tempfile_in(folder)?, extent: 0 })
-    }
-}
-
-/// Reads and writes at a place, without a position that copies would share.
-#[cfg(unix)]
-pub(crate) mod at {
-    use std::fs::File;
-    use std::io;
-    use std::os::unix::fs::FileExt as _;
-
-    use super::waits;
-
-    pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        waits::note();
-        file.read_at(buffer, offset)
-    }
-
-    pub(crate) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        waits::note();
-        file.write_all_at(bytes, offset)
-    }
-}
-
-/// Reads and writes at a place.
-#[cfg(windows)]
-pub(crate) mod at {
-    use std::fs::File;
-    use std::io;
-    use std::os::windows::fs::FileExt as _;
-
-    pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        file.seek_read(buffer, offset)
-    }
-
-    pub(crate) fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let count = file.seek_write(bytes, offset)?;
-            if count == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            bytes = &bytes[count..];
-            offset += count as u64;
-        }
-        Ok(())
     }
 }
