@@ -79,6 +79,8 @@ struct Pool {
     /// The result of the last look at the free space.
     out_of_space: AtomicBool,
     threads: Arc<Semaphore>,
+    #[cfg(test)]
+    writes: std::sync::atomic::AtomicUsize,
 }
 
 /// Memory for a body that is still arriving; it counts until this is dropped.
@@ -120,7 +122,16 @@ impl Spool {
         let free = FreeSpace::new(folder.clone(), limits.min_free);
         let (idle, budgets, out_of_space) = (Mutex::new(vec![first]), Budgets::new(limits), AtomicBool::new(false));
         let threads = Arc::new(Semaphore::new(DISK_THREADS));
-        let pool = Arc::new(Pool { folder, idle, budgets, free, out_of_space, threads });
+        let pool = Arc::new(Pool {
+            folder,
+            idle,
+            budgets,
+            free,
+            out_of_space,
+            threads,
+            #[cfg(test)]
+            writes: std::sync::atomic::AtomicUsize::new(0),
+        });
         Ok(Self { pool, owner: None })
     }
 
@@ -244,6 +255,8 @@ impl Writer {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.length + bytes.len() as u64;
         let pool = &self.place.pool;
+        #[cfg(test)]
+        pool.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.place.share.set(end).map_err(|exceeded| pool.budgets.refuse(exceeded))?;
         if self.owned && !pool.leaves_free(bytes.len() as u64) {
             return Err(pool.budgets.refuse(BudgetExceeded::Free));
@@ -283,6 +296,11 @@ impl Spool {
     /// A spool with the default limits.
     pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
         Self::open_in(data_dir, &Uploads::DEFAULT)
+    }
+
+    /// The number of writes.
+    pub(crate) fn writes(&self) -> usize {
+        self.pool.writes.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// A place that takes nothing.
