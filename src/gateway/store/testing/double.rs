@@ -186,6 +186,7 @@ impl UsageStore for Double {
     }
 
     async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError> {
+        self.gate.acquire().await.unwrap().forget();
         self.called()?.add_refused(refused).await
     }
 
