@@ -25,8 +25,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 use budget::BudgetShare;
 use budget::Budgets;
@@ -42,8 +40,6 @@ use crate::image::Source;
 const IDLE_MAX: usize = 32;
 /// A file that waits keeps at most so much of the disk.
 const KEPT_BYTES: u64 = 32 * 1024 * 1024;
-/// The most threads that may block on the disk at once (ours), so that threads are left for other work.
-const DISK_THREADS: usize = 64;
 
 /// Makes places for uploads; clones share the files.
 #[derive(Clone, Debug)]
@@ -78,7 +74,6 @@ struct Pool {
     free: FreeSpace,
     /// The result of the last look at the free space.
     out_of_space: AtomicBool,
-    threads: Arc<Semaphore>,
     #[cfg(test)]
     writes: std::sync::atomic::AtomicUsize,
 }
@@ -121,14 +116,12 @@ impl Spool {
         let first = Nameless::new(&folder)?;
         let free = FreeSpace::new(folder.clone(), limits.min_free);
         let (idle, budgets, out_of_space) = (Mutex::new(vec![first]), Budgets::new(limits), AtomicBool::new(false));
-        let threads = Arc::new(Semaphore::new(DISK_THREADS));
         let pool = Arc::new(Pool {
             folder,
             idle,
             budgets,
             free,
             out_of_space,
-            threads,
             #[cfg(test)]
             writes: std::sync::atomic::AtomicUsize::new(0),
         });
@@ -138,6 +131,11 @@ impl Spool {
     /// The same spool for uploads of this API key, which count against its share.
     pub(crate) fn owned_by(&self, key: Option<&str>) -> Self {
         Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
+    }
+
+    /// The free space for another folder of the same disk, whose work shares the threads of this spool.
+    pub(crate) fn free_space(&self, folder: PathBuf) -> FreeSpace {
+        self.pool.free.of(folder)
     }
 
     /// A share of the memory for bodies that are still arriving.
@@ -399,14 +397,7 @@ impl Pool {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
-        // Work that was begun continues even if nobody waits for it any more, and keeps its file until it is over.
-        let work = Handle::current().spawn_blocking(move || {
-            let result = work();
-            drop(permit);
-            result
-        });
-        work.await.map_err(io::Error::other)?
+        self.free.off_worker(work).await
     }
 
     fn give_back(&self, mut nameless: Nameless) {

@@ -10,6 +10,7 @@ use super::frames::{FileKey, Frames};
 use super::head::Head;
 use super::keyed::{Keyed, context};
 use super::orphans::Orphans;
+use super::room::Room as _;
 use super::tape::Tape;
 use crate::gateway::store::{ReplayDone, ReplayRow, ReplayState, ReplayWrite, RequestId, State, Timestamp, Written};
 
@@ -48,7 +49,7 @@ impl Keyed {
         size: u64,
     ) -> Result<(), KeepError> {
         let finished = Arc::clone(frames);
-        tokio::task::spawn_blocking(move || finished.finish()).await??;
+        self.shelf.free().off_worker(move || finished.finish()).await?;
         let PendingFile { file, key, head } = answer;
         let done = ReplayDone {
             status: head.status,
