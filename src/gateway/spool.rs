@@ -301,6 +301,11 @@ impl Spool {
         self.pool.writes.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// A spool on a disk whose whole rest is reserved for the database.
+    pub(crate) fn on_short_disk(data_dir: &Path) -> io::Result<Self> {
+        Self::open_in(data_dir, &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT })
+    }
+
     /// A place that takes nothing.
     pub(crate) fn begin_full(&self) -> io::Result<Writer> {
         let named = tempfile::NamedTempFile::new_in(&self.pool.folder)?;

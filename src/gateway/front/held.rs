@@ -14,7 +14,6 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::answer::{Answer, Kind};
 use crate::error::{Error, Fault};
 use crate::gateway::spool::{Spool, Spooled};
 use crate::image::Source as _;
@@ -22,20 +21,20 @@ use crate::image::Source as _;
 /// So much is read at once.
 const PIECE: usize = 256 * 1024;
 
-/// A file on its way out.
-struct FileBody {
+/// A whole answer on its way out of its file.
+pub(crate) struct HeldBody {
     file: Arc<Spooled>,
     at: u64,
     /// The next piece, read on a thread that may block.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
-/// Reads a body to its end, into a file, and answers with that.
+/// Reads a body to its end, into a file.
 ///
 /// # Errors
 ///
 /// 502 if the body breaks off or the disk does not take it. Neither may be retried: the answer was paid for.
-pub(crate) async fn hold<B>(kind: Kind, mut body: B, spool: &Spool) -> Result<Answer, Error>
+pub(crate) async fn hold<B>(mut body: B, spool: &Spool) -> Result<HeldBody, Error>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -50,12 +49,19 @@ where
             writer = writer.append(data).await.map_err(full)?;
         }
     }
-    let file = writer.finish();
-    let length = file.len().to_string();
-    Ok(Answer::coming(kind, FileBody { file, at: 0, reading: None }).with("content-length", Some(&length)))
+    Ok(HeldBody { file: writer.finish(), at: 0, reading: None })
 }
 
-impl Body for FileBody {
+// === impl HeldBody ===
+
+impl HeldBody {
+    /// The number of bytes of the answer.
+    pub(crate) fn length(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+impl Body for HeldBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -91,13 +97,12 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::gateway::config::Uploads;
 
     #[tokio::test]
     async fn what_was_paid_for_is_given_although_the_rest_of_the_disk_is_reserved() {
         let folder = TempDir::new().unwrap();
-        let spool = Spool::open_in(folder.path(), &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT }).unwrap();
-        assert!(hold(Kind::Json, Full::new(Bytes::from_static(b"an image")), &spool).await.is_ok());
+        let spool = Spool::on_short_disk(folder.path()).unwrap();
+        assert!(hold(Full::new(Bytes::from_static(b"an image")), &spool).await.is_ok());
     }
 
     #[tokio::test]
@@ -106,7 +111,7 @@ mod tests {
         let spool = Spool::new(folder.path()).unwrap();
         let _only = spool.begin().unwrap();
         drop(folder);
-        let held = hold(Kind::Json, Full::new(Bytes::from_static(b"an image")), &spool).await;
+        let held = hold(Full::new(Bytes::from_static(b"an image")), &spool).await;
         let error = held.err().expect("there is no folder for it");
         assert_eq!((&error, error.should_retry()), (&Error::Upstream(Fault::Unknown), false));
     }

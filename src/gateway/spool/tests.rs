@@ -234,7 +234,7 @@ fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
 #[cfg(unix)]
 fn the_last_free_space_belongs_to_the_database() {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::open_in(folder.path(), &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT }).unwrap();
+    let spool = Spool::on_short_disk(folder.path()).unwrap();
     assert_eq!(why(spool.owned_by(Some("key_a")).begin().map(drop)), Some(BudgetExceeded::Free));
     assert_eq!(idle(&spool), 0, "the files that wait were let go first");
 }
@@ -243,7 +243,7 @@ fn the_last_free_space_belongs_to_the_database() {
 #[cfg(unix)]
 async fn an_answer_has_the_last_free_space_only_if_it_was_paid_for() {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::open_in(folder.path(), &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT }).unwrap();
+    let spool = Spool::on_short_disk(folder.path()).unwrap();
     assert_eq!(why(spool.open_before_paying().await.map(drop)), Some(BudgetExceeded::Free));
     let writer = spool.open().await.unwrap().append(Bytes::from_static(b"an image")).await.unwrap();
     assert_eq!(bytes(&writer.finish()), b"an image");
