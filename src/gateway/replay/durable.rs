@@ -93,8 +93,8 @@ impl Keyed {
         }
     }
 
-    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept; returns
-    /// false for the others.
+    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept;
+    /// returns false for the others.
     pub(super) async fn finish_orphan(
         &self,
         row: &ReplayRow,

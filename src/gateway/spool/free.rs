@@ -62,14 +62,14 @@ impl FreeSpace {
         self.available().is_none_or(|available| available >= self.floor.saturating_add(bytes))
     }
 
-    /// True if less than half of the database's part is free. Uploads and kept answers end above it, so the database, or
-    /// something else on the disk, has taken it: no caller can bring that about. Asks the file system.
+    /// True if less than half of the database's part is free. Uploads and kept answers end above it, so the database,
+    /// or something else on the disk, has taken it: no caller can bring that about. Asks the file system.
     pub(super) fn is_short(&self) -> bool {
         self.available().is_some_and(|available| available < self.floor / 2)
     }
 
-    /// The bytes that are missing for an answer that is kept: it leaves twice the floor, so that uploads have room. A disk
-    /// filled by kept answers would take no uploads for days. Asks the file system.
+    /// The bytes that are missing for an answer that is kept: it leaves twice the floor, so that uploads have room. A
+    /// disk filled by kept answers would take no uploads for days. Asks the file system.
     pub(crate) fn missing_for_kept(&self, bytes: u64) -> u64 {
         let least = self.floor.saturating_mul(2).saturating_add(bytes);
         self.available().map_or(0, |available| least.saturating_sub(available))

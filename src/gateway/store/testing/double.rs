@@ -14,7 +14,8 @@ use crate::gateway::store::*;
 /// The id of a request whose rows [`Double`] always refuses, and whatever is in the same transaction with it.
 pub(crate) const POISON: &str = "poison";
 
-/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records and claims.
+/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records and
+/// claims.
 pub(crate) struct Double {
     inner: Arc<dyn Store>,
     /// Calls of any kind.
