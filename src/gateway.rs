@@ -50,7 +50,7 @@ use registry::{Published, Registry};
 use replay::Replay;
 use retention::RetentionTask;
 use rules::ImageModels;
-use spool::{FreeSpace, Spool};
+use spool::Spool;
 use store::{AccountSpec, Act, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
 use telemetry::{Metrics, Now};
 use upstream::Upstream;
@@ -159,14 +159,13 @@ impl Gateway {
         let catalog = Catalog::new(&accounts, &upstream);
         let metrics = Arc::new(Metrics::new());
         let ledger = Ledger::start(Arc::clone(&rows), node.clone(), Arc::clone(&metrics)).await?;
-        let free = FreeSpace::new(config.data_dir.clone(), config.uploads.min_free);
-        let answers = Arc::clone(&rows);
+        let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
+        spool.watch();
+        let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&rows));
         let replay = Replay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = Connections::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.watch();
-        let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
-        spool.watch();
         let pages = Arc::new(Pages::new(config.public_url.as_ref()).map_err(no_randomness)?);
         Ok(Self {
             console,

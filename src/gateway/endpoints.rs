@@ -14,9 +14,10 @@ use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext
 use http::header::AUTHORIZATION;
 use http::{HeaderName, Version};
 
-use super::flow::{self, Ask};
+use super::flow::{self, Ask, MadeBody};
 use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold};
 use super::keys::Caller;
+use super::relay::PacedBody;
 use super::{CurrentGateway, Gateway};
 use crate::error::Error;
 use crate::wire::admin::server as admin_server;
@@ -134,8 +135,18 @@ impl GatewayApi for Endpoints {
 async fn image_answer(context: &Context, gateway: &Gateway, made: flow::Made) -> Result<Answer, Error> {
     let kind = if made.is_stream() { Kind::Events } else { Kind::Json };
     let answer = match (kind, context.request.version()) {
-        (Kind::Json, Version::HTTP_10) => hold(kind, made.body, gateway.spool()).await?,
-        _ => Answer::coming(kind, made.body),
+        (Kind::Json, Version::HTTP_10) => {
+            let held = hold(made.body, gateway.spool()).await?;
+            let length = held.length().to_string();
+            let body = PacedBody::new(held, gateway.cutoff());
+            Answer::coming(kind, body).with("content-length", Some(&length))
+        }
+        _ => match made.body {
+            // It keeps to both by itself: what is left is read without a caller who is too slow.
+            MadeBody::Live(body) => Answer::coming(kind, body),
+            MadeBody::Early(stream) => Answer::coming(kind, stream),
+            MadeBody::Followed(follower) => Answer::coming(kind, PacedBody::new(follower, gateway.cutoff())),
+        },
     };
     Ok(answer.with_status(made.head.status).with_all(&made.head.headers))
 }

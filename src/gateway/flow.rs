@@ -27,7 +27,7 @@ mod work;
 pub(crate) use ask::Ask;
 pub(crate) use edit::edit_image;
 pub(crate) use generate::create_image;
-pub(crate) use made::Made;
+pub(crate) use made::{Made, MadeBody};
 pub(crate) use models::{list_models, retrieve_model};
 pub(crate) use respond::create_response;
 

@@ -134,7 +134,7 @@ pub(crate) struct Keys {
     touched: Arc<Mutex<KeyUses>>,
     refusals: Refusals,
     /// What keeps the book up to date, if anything does.
-    watch: Mutex<Option<tokio::task::AbortHandle>>,
+    watch: Mutex<Option<watch::Watch>>,
 }
 
 impl Keys {

@@ -33,12 +33,12 @@ use open::Entry;
 pub(crate) use open::{Call, OpenRecord, Outcome};
 use writer::{Message, Writer};
 
-/// Intents and claims that may wait for the writer. It is far above what a server admits at once; beyond it memory would be
-/// spent on jobs that could only fail.
+/// Intents and claims that may wait for the writer. It is far above what a server admits at once; beyond it memory
+/// would be spent on jobs that could only fail.
 const MAX_WAITING_INTENTS: usize = 4096;
 
-/// A job waits at most this long for its intent, and a request for its claim: a little longer than the store waits for a
-/// lock.
+/// A job waits at most this long for its intent, and a request for its claim: a little longer than the store waits for
+/// a lock.
 pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(6);
 
 /// Longest free text of a request that is kept. A record stays under a kilobyte whatever a caller sends.
@@ -162,8 +162,8 @@ impl Ledger {
         opened.map(OpenRecord::begin)
     }
 
-    /// Makes a claim durable, or its answer or removal. A caller that no longer waits for a claim or an answer gets none,
-    /// unless its commit has begun.
+    /// Makes a claim durable, or its answer or removal. A caller that no longer waits for a claim or an answer gets
+    /// none, unless its commit has begun.
     ///
     /// # Errors
     /// If the database has not taken it. Nothing may be spent on such a claim.

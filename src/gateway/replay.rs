@@ -165,8 +165,8 @@ pub(crate) enum ReplayError {
 }
 
 impl Replay {
-    /// Takes over what an earlier life of this node has left in the data directory, where the free space is looked at, and
-    /// clears what is over from now on.
+    /// Takes over what an earlier life of this node has left in the data directory, where the free space is looked at,
+    /// and clears what is over from now on.
     ///
     /// To be called within a tokio runtime, by the only process that serves from this directory.
     ///

@@ -74,7 +74,7 @@ pub(crate) enum ServeError {
 ///
 /// # Errors
 ///
-/// Where it cannot start. Once it has printed `listening on http://…` it no longer fails.
+/// Where it cannot start. Once it listens it no longer fails: not even if standard output does.
 pub(crate) async fn serve(
     mut config: Config,
     read: ConfigReader,
@@ -111,7 +111,9 @@ pub(crate) async fn serve(
     loop {
         tokio::select! {
             result = &mut printing, if !printed => {
-                result?;
+                if let Err(error) = result {
+                    tracing::warn!(%error, "standard output takes nothing: the address and the first key are not shown");
+                }
                 printed = true;
             }
             request = signals.next() => match request {
@@ -145,8 +147,7 @@ async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {
 }
 
 /// Prints on a thread of its own, because printing blocks for ever if nobody reads standard output.
-async fn print(mut out: impl Write + Send + 'static, text: String) -> Result<(), ServeError> {
+async fn print(mut out: impl Write + Send + 'static, text: String) -> std::io::Result<()> {
     let print = move || out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let printed = tokio::task::spawn_blocking(print).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-    printed.map_err(|source| ServeError::Io { doing: "writing to standard output", source })
+    tokio::task::spawn_blocking(print).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

@@ -8,6 +8,7 @@
 //! Overwriting the pages of an existing file was measured to cost a third of creating a new one, so files are reused.
 //! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
 
+pub(crate) mod at;
 mod budget;
 mod free;
 mod kept;
@@ -24,8 +25,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 use budget::BudgetShare;
 use budget::Budgets;
@@ -41,8 +40,6 @@ use crate::image::Source;
 const IDLE_MAX: usize = 32;
 /// A file that waits keeps at most so much of the disk.
 const KEPT_BYTES: u64 = 32 * 1024 * 1024;
-/// The most threads that may block on the disk at once (ours), so that threads are left for other work.
-const DISK_THREADS: usize = 64;
 
 /// Makes places for uploads; clones share the files.
 #[derive(Clone, Debug)]
@@ -57,8 +54,8 @@ pub(crate) struct Spool {
 pub(crate) struct Writer {
     place: Place,
     length: u64,
-    /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for, and only the disk
-    /// itself can refuse them.
+    /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for: neither a budget nor
+    /// the part of the disk that belongs to the database is a reason to refuse them.
     owned: bool,
 }
 
@@ -77,7 +74,8 @@ struct Pool {
     free: FreeSpace,
     /// The result of the last look at the free space.
     out_of_space: AtomicBool,
-    threads: Arc<Semaphore>,
+    #[cfg(test)]
+    writes: std::sync::atomic::AtomicUsize,
 }
 
 /// Memory for a body that is still arriving; it counts until this is dropped.
@@ -118,14 +116,26 @@ impl Spool {
         let first = Nameless::new(&folder)?;
         let free = FreeSpace::new(folder.clone(), limits.min_free);
         let (idle, budgets, out_of_space) = (Mutex::new(vec![first]), Budgets::new(limits), AtomicBool::new(false));
-        let threads = Arc::new(Semaphore::new(DISK_THREADS));
-        let pool = Arc::new(Pool { folder, idle, budgets, free, out_of_space, threads });
+        let pool = Arc::new(Pool {
+            folder,
+            idle,
+            budgets,
+            free,
+            out_of_space,
+            #[cfg(test)]
+            writes: std::sync::atomic::AtomicUsize::new(0),
+        });
         Ok(Self { pool, owner: None })
     }
 
     /// The same spool for uploads of this API key, which count against its share.
     pub(crate) fn owned_by(&self, key: Option<&str>) -> Self {
         Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
+    }
+
+    /// The free space for another folder of the same disk, whose work shares the threads of this spool.
+    pub(crate) fn free_space(&self, folder: PathBuf) -> FreeSpace {
+        self.pool.free.of(folder)
     }
 
     /// A share of the memory for bodies that are still arriving.
@@ -160,14 +170,30 @@ impl Spool {
         self.pool.off_worker(move || Ok(work())).await
     }
 
-    /// A place for one upload.
+    /// Like [`Spool::open`], for bytes that will be paid for only if there is a place for them: it is refused like an
+    /// upload if the rest of the disk is reserved for the database.
     ///
     /// # Errors
     ///
-    /// Returns an error if no more files can be created, or if the rest of the disk is reserved for the database.
+    /// Like [`Spool::open`], and if the rest of the disk is reserved.
+    pub(crate) async fn open_before_paying(&self) -> io::Result<Writer> {
+        let spool = self.clone();
+        let open = move || {
+            spool.check_floor()?;
+            spool.begin()
+        };
+        self.pool.off_worker(open).await
+    }
+
+    /// A place for one upload, or for an answer.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no more files can be created. An upload is also refused if the rest of the disk is reserved
+    /// for the database.
     pub(crate) fn begin(&self) -> io::Result<Writer> {
-        if !self.pool.leaves_free(0) {
-            return Err(self.pool.budgets.refuse(BudgetExceeded::Free));
+        if self.owner.is_some() {
+            self.check_floor()?;
         }
         let idle = self.pool.idle().pop();
         let nameless = match idle {
@@ -175,6 +201,10 @@ impl Spool {
             None => Nameless::new(&self.pool.folder)?,
         };
         Ok(self.writer(nameless))
+    }
+
+    fn check_floor(&self) -> io::Result<()> {
+        if self.pool.leaves_free(0) { Ok(()) } else { Err(self.pool.budgets.refuse(BudgetExceeded::Free)) }
     }
 
     fn writer(&self, nameless: Nameless) -> Writer {
@@ -223,6 +253,8 @@ impl Writer {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.length + bytes.len() as u64;
         let pool = &self.place.pool;
+        #[cfg(test)]
+        pool.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.place.share.set(end).map_err(|exceeded| pool.budgets.refuse(exceeded))?;
         if self.owned && !pool.leaves_free(bytes.len() as u64) {
             return Err(pool.budgets.refuse(BudgetExceeded::Free));
@@ -232,7 +264,7 @@ impl Writer {
         nameless.extent = nameless.extent.max(end);
         match at::write_all(&nameless.file, bytes, self.length) {
             Err(error) if is_full(&error) => {
-                self.place.pool.idle().clear();
+                self.place.pool.drop_idle();
                 at::write_all(&self.place.nameless()?.file, bytes, self.length)?;
             }
             written => written?,
@@ -267,6 +299,16 @@ impl Spool {
     /// A spool that lets the bodies of one key hold so many bytes of memory.
     pub(crate) fn with_memory_per_key(data_dir: &Path, memory_per_key: u64) -> io::Result<Self> {
         Self::open_in(data_dir, &Uploads { memory_per_key, ..Uploads::DEFAULT })
+    }
+
+    /// The number of writes.
+    pub(crate) fn writes(&self) -> usize {
+        self.pool.writes.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// A spool on a disk whose whole rest is reserved for the database.
+    pub(crate) fn on_short_disk(data_dir: &Path) -> io::Result<Self> {
+        Self::open_in(data_dir, &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT })
     }
 
     /// A place that takes nothing.
@@ -339,10 +381,16 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Closes the idle files. The lock is free again by then: closing a file frees its blocks, which may take long.
+    fn drop_idle(&self) {
+        let idle = std::mem::take(&mut *self.idle());
+        drop(idle);
+    }
+
     /// True if writing `bytes` more leaves the database its part of the disk; idle files are dropped if necessary.
     fn leaves_free(&self, bytes: u64) -> bool {
         self.free.leaves(bytes) || {
-            self.idle().clear();
+            self.drop_idle();
             self.free.leaves(bytes)
         }
     }
@@ -350,7 +398,7 @@ impl Pool {
     /// True if the database may soon have no room, even without the idle files.
     fn is_short_of_space(&self) -> bool {
         self.free.is_short() && {
-            self.idle().clear();
+            self.drop_idle();
             self.free.is_short()
         }
     }
@@ -359,14 +407,7 @@ impl Pool {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
-        // Work that was begun continues even if nobody waits for it any more, and keeps its file until it is over.
-        let work = Handle::current().spawn_blocking(move || {
-            let result = work();
-            drop(permit);
-            result
-        });
-        work.await.map_err(io::Error::other)?
+        self.free.off_worker(work).await
     }
 
     fn give_back(&self, mut nameless: Nameless) {
@@ -394,49 +435,5 @@ impl Nameless {
     fn new(folder: &Path) -> io::Result<Self> {
         waits::note();
         Ok(Self { file: tempfile::tempfile_in(folder)?, extent: 0 })
-    }
-}
-
-/// Reads and writes at a place, without a position that copies would share.
-#[cfg(unix)]
-pub(crate) mod at {
-    use std::fs::File;
-    use std::io;
-    use std::os::unix::fs::FileExt as _;
-
-    use super::waits;
-
-    pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        waits::note();
-        file.read_at(buffer, offset)
-    }
-
-    pub(crate) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        waits::note();
-        file.write_all_at(bytes, offset)
-    }
-}
-
-/// Reads and writes at a place.
-#[cfg(windows)]
-pub(crate) mod at {
-    use std::fs::File;
-    use std::io;
-    use std::os::windows::fs::FileExt as _;
-
-    pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        file.seek_read(buffer, offset)
-    }
-
-    pub(crate) fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let count = file.seek_write(bytes, offset)?;
-            if count == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            bytes = &bytes[count..];
-            offset += count as u64;
-        }
-        Ok(())
     }
 }

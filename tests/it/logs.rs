@@ -126,3 +126,23 @@ fn a_line_that_is_written_within_a_request_holds_the_id_of_the_request() {
     let id = answer.header("x-request-id").expect("an id");
     assert_eq!((&begun["span"]["name"], &begun["span"]["id"]), (&"request".into(), &id.into()), "{begun}");
 }
+
+#[test]
+fn standard_output_that_breaks_late_does_not_end_it() {
+    let home = TempDir::new().expect("a directory");
+    let (reader, mut full) = std::io::pipe().expect("a pipe");
+    full.write_all(&[b'-'; PIPE_BYTES]).expect("room");
+    let mut child = program(&home).args(["serve"]).spawn_printing_to(full);
+    let mut log = BufReader::new(child.stderr.take().expect("a log"));
+    let line = read_until(&mut log, "metrics are served address=");
+    let metrics = line.split_once("address=").expect("an address").1.trim().parse().expect("an address");
+    assert_eq!(Call::get("/healthz").send(metrics).status, 200);
+    drop(reader);
+    let ended = ends_within(&mut child, Duration::from_secs(2));
+    let answers = !ended && Call::get("/healthz").send(metrics).status == 200;
+    signal(&child, "TERM");
+    let stopped = ends_within(&mut child, Duration::from_secs(10));
+    drop(child.kill());
+    let status = child.wait().expect("a status");
+    assert!(answers && stopped && status.success(), "it ended by itself: {ended}, {status}");
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, FakeUpstream, Gateway, Reply, eventually, pause};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Reply, eventually, pause};
 
 /// The number of failures that eject an account.
 const READERS: usize = 3;
@@ -34,8 +34,16 @@ impl Drop for Over<'_> {
 
 /// Reads a piece of so many bytes again and again until it is over, then the rest at once: whether all of it came.
 fn read_slowly(gateway: &Gateway, bytes: usize, is_over: impl Fn() -> bool) -> bool {
+    read_call_slowly(gateway, wide(gateway), bytes, is_over)
+}
+
+/// A request for a large image.
+fn wide(gateway: &Gateway) -> Call {
     let prompt = format!("a wide valley [[b64={IMAGE}]]");
-    let call = gateway.call(json!({"prompt": prompt, "size": "3840x2160"})).with_small_window();
+    gateway.call(json!({"prompt": prompt, "size": "3840x2160"})).with_small_window()
+}
+
+fn read_call_slowly(gateway: &Gateway, call: Call, bytes: usize, is_over: impl Fn() -> bool) -> bool {
     let mut reply: Reply = call.open(gateway.address()).expect("an answer");
     assert_eq!(reply.status, 200);
     let mut piece = vec![0; bytes];
@@ -97,6 +105,24 @@ fn who_is_too_slow_has_left_and_who_keeps_the_rate_is_served() {
     records.retain(|record| record["state"] != "cancelled");
     assert_eq!(records.len(), 2);
     check(&records, "succeeded");
+}
+
+#[test]
+fn who_reads_a_kept_answer_too_slowly_is_cut_off() {
+    let upstream = FakeUpstream::start();
+    let gateway = two(&upstream);
+    let keyed = || wide(&gateway).header("idempotency-key", "a-wide-valley");
+    let begun = Instant::now();
+    let is_over = || begun.elapsed() > 3 * SOONEST;
+    std::thread::scope(|scope| {
+        let keeps = scope.spawn(|| read_call_slowly(&gateway, keyed(), 3_072, || begun.elapsed() > 2 * SOONEST));
+        let slow = scope.spawn(|| read_call_slowly(&gateway, keyed(), 1_024, is_over));
+        assert!(!slow.join().expect("a reader"), "what it got is not whole");
+        assert!(keeps.join().expect("a reader"), "who keeps the rate gets all of it");
+    });
+    println!("over after {:?}", begun.elapsed());
+    assert_eq!(upstream.attempts(), 1);
+    check(&gateway.settled(1), "succeeded");
 }
 
 /// Run it by name: `cargo test --test it -- --ignored slow_readers`.

@@ -221,10 +221,10 @@ const fn taught(ending: Ending) -> Lesson {
     }
 }
 
-/// Closes a record. An image that was paid for reaches its caller even when the database does not take the line: the
-/// intent is there, and the next start finds it.
+/// Closes a record. An image that was paid for reaches its caller even when the database does not take the line, or
+/// takes too long: the intent is there, and the next start finds it.
 pub(super) async fn settle(record: OpenRecord, outcome: Outcome) {
-    if let Err(error) = record.close(outcome).await {
+    if let Err(error) = record.close(outcome).in_time().await {
         tracing::error!(error = &error as &dyn std::error::Error, "an outcome could not be recorded");
     }
 }

@@ -56,8 +56,8 @@ pub(super) fn error(failures: &[Failure], stop: Stop, now: DateTime<Utc>) -> Err
     }
 }
 
-/// The limit that ends first, of the accounts that were asked and of those that rest. The usage window is exhausted only
-/// if it is so for every one of them: where one is only throttled, waiting a little helps.
+/// The limit that ends first, of the accounts that were asked and of those that rest. The usage window is exhausted
+/// only if it is so for every one of them: where one is only throttled, waiting a little helps.
 fn limited(failures: &[Failure], shut: Option<NoLease>, now: DateTime<Utc>) -> Option<Error> {
     let asked = failures.iter().filter_map(|failure| match failure.cause {
         Cause::Exhausted { wait } => Some((true, wait)),

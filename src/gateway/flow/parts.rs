@@ -193,7 +193,7 @@ impl OneOf<'_> {
             return false;
         }
         if self.writer.is_none() {
-            self.writer = match gateway.spool().open().await {
+            self.writer = match gateway.spool().open_before_paying().await {
                 Ok(writer) => Some(writer),
                 Err(error) => {
                     tracing::error!(%error, "there is no place to keep an image");

@@ -7,6 +7,7 @@
 
 mod data_url;
 mod fields;
+mod gathered;
 mod json;
 mod lexer;
 mod multipart;

@@ -39,8 +39,8 @@ impl http_body::Body for Made {
     }
 }
 
-/// A body in frames of `frame` bytes, and the count of its bytes that were pulled. The first frame is available at once,
-/// as if it had come with the head.
+/// A body in frames of `frame` bytes, and the count of its bytes that were pulled. The first frame is available at
+/// once, as if it had come with the head.
 pub(super) fn framed(whole: &Bytes, frame: usize) -> (Body, Arc<AtomicU64>) {
     let (whole, pulled) = (whole.clone(), Arc::<AtomicU64>::default());
     let cuts = (0..whole.len()).step_by(frame);

@@ -14,7 +14,6 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::answer::{Answer, Kind};
 use crate::error::{Error, Fault};
 use crate::gateway::spool::{Spool, Spooled};
 use crate::image::Source as _;
@@ -22,26 +21,26 @@ use crate::image::Source as _;
 /// So much is read at once.
 const PIECE: usize = 256 * 1024;
 
-/// A file on its way out.
-struct FileBody {
+/// A whole answer on its way out of its file.
+pub(crate) struct HeldBody {
     file: Arc<Spooled>,
     at: u64,
     /// The next piece, read on a thread that may block.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
-/// Reads a body to its end, into a file, and answers with that.
+/// Reads a body to its end, into a file.
 ///
 /// # Errors
 ///
-/// 502 where the body breaks off, 503 where the disk does not take it.
-pub(crate) async fn hold<B>(kind: Kind, mut body: B, spool: &Spool) -> Result<Answer, Error>
+/// 502 if the body breaks off or the disk does not take it. Neither may be retried: the answer was paid for.
+pub(crate) async fn hold<B>(mut body: B, spool: &Spool) -> Result<HeldBody, Error>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let full = |error: io::Error| {
         tracing::error!(%error, "an answer could not be held on disk");
-        Error::Unavailable
+        Error::Upstream(Fault::Unknown)
     };
     let mut writer = spool.open().await.map_err(full)?;
     while let Some(frame) = body.frame().await {
@@ -50,12 +49,19 @@ where
             writer = writer.append(data).await.map_err(full)?;
         }
     }
-    let file = writer.finish();
-    let length = file.len().to_string();
-    Ok(Answer::coming(kind, FileBody { file, at: 0, reading: None }).with("content-length", Some(&length)))
+    Ok(HeldBody { file: writer.finish(), at: 0, reading: None })
 }
 
-impl Body for FileBody {
+// === impl HeldBody ===
+
+impl HeldBody {
+    /// The number of bytes of the answer.
+    pub(crate) fn length(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+impl Body for HeldBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -82,5 +88,31 @@ fn read(file: &Spooled, at: u64) -> io::Result<Vec<u8>> {
             piece.truncate(read);
             Ok(piece)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_paid_for_is_given_although_the_rest_of_the_disk_is_reserved() {
+        let folder = TempDir::new().unwrap();
+        let spool = Spool::on_short_disk(folder.path()).unwrap();
+        assert!(hold(Full::new(Bytes::from_static(b"an image")), &spool).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_was_paid_for_and_has_no_place_is_not_to_be_asked_for_again() {
+        let folder = TempDir::new().unwrap();
+        let spool = Spool::new(folder.path()).unwrap();
+        let _only = spool.begin().unwrap();
+        drop(folder);
+        let held = hold(Full::new(Bytes::from_static(b"an image")), &spool).await;
+        let error = held.err().expect("there is no folder for it");
+        assert_eq!((&error, error.should_retry()), (&Error::Upstream(Fault::Unknown), false));
     }
 }

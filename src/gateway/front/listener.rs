@@ -55,8 +55,8 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListen
 fn defer_accept(socket: &SockRef<'_>) -> std::io::Result<()> {
     let seconds = DEFER_SECONDS;
     let size = libc::socklen_t::try_from(size_of_val(&seconds)).map_err(std::io::Error::other)?;
-    // SAFETY: the descriptor is open while `socket` borrows it, and the pointer is valid for `size` bytes, which the call
-    // only reads.
+    // SAFETY: the descriptor is open while `socket` borrows it, and the pointer is valid for `size` bytes, which the
+    // call only reads.
     #[expect(unsafe_code, reason = "no crate has a safe function for this option")]
     let result = unsafe {
         let value = (&raw const seconds).cast();

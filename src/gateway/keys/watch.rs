@@ -3,6 +3,10 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
 use super::{Caller, Keys};
 
 /// The interval at which counts of refused requests are written (ours).
@@ -11,28 +15,45 @@ const WRITE_EVERY: Duration = Duration::from_secs(2);
 /// The time within which a change by another process takes effect here.
 const REFRESH_EVERY: Duration = Duration::from_millis(250);
 
+/// The longest wait for the store at a stop (ours): it answers in milliseconds, or not at all.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The task that keeps the book up to date.
+pub(super) struct Watch {
+    stopping: CancellationToken,
+    task: JoinHandle<()>,
+}
+
 // === impl Keys ===
 
 impl Keys {
     /// Keeps the book up to date as long as these keys are in use.
     pub(crate) fn watch(self: &Arc<Self>) {
-        let keys = Arc::downgrade(self);
-        let watch = tokio::runtime::Handle::current().spawn(async move {
+        let (keys, stopping) = (Arc::downgrade(self), CancellationToken::new());
+        let stopped = stopping.clone();
+        let task = tokio::runtime::Handle::current().spawn(async move {
             let (mut well, mut written) = (true, Instant::now());
             while let Some(keys) = keys.upgrade() {
                 well = keys.round(well).await;
                 written = keys.write_when_due(written).await;
                 drop(keys);
-                tokio::time::sleep(REFRESH_EVERY).await;
+                if timeout(REFRESH_EVERY, stopped.cancelled()).await.is_ok() {
+                    return;
+                }
             }
         });
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.abort_handle());
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(Watch { stopping, task });
     }
 
     /// Ends the watch and writes the counts, because the store is about to be closed.
     pub(crate) async fn stop(&self) {
-        if let Some(watch) = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            watch.abort();
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Watch { stopping, mut task }) = watch {
+            stopping.cancel();
+            // Not in the middle of a write: its counts would be lost.
+            if timeout(STOP_PATIENCE, &mut task).await.is_err() {
+                task.abort();
+            }
         }
         self.write_refusals().await;
     }

@@ -3,13 +3,17 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 use super::writer::{Message, Outgoing, Reply};
 use super::{Attempt, Class, Delivered, LedgerError, ModelUsage, Record, State, clip, milliseconds_since};
 use crate::gateway::telemetry::Metrics;
+
+/// The longest time that the end of an answer waits for its record (ours).
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a job ended. It cannot say that it is still running.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,6 +281,17 @@ impl Drop for OpenRecord {
 #[derive(Debug)]
 #[must_use = "the caller's last byte may only follow when it has resolved"]
 pub(crate) struct Closing(oneshot::Receiver<Result<(), LedgerError>>);
+
+impl Closing {
+    /// Waits as long as an answer may wait for its record. The outcome stays on its way.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`OpenRecord::close`], or [`LedgerError::Overloaded`] if the database takes too long.
+    pub(crate) async fn in_time(self) -> Result<(), LedgerError> {
+        timeout(CLOSE_PATIENCE, self).await.unwrap_or(Err(LedgerError::Overloaded))
+    }
+}
 
 impl Future for Closing {
     type Output = Result<(), LedgerError>;

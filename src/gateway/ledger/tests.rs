@@ -248,6 +248,20 @@ async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
 }
 
 #[tokio::test]
+async fn an_answer_waits_for_its_record_but_not_for_ever() {
+    let fixture = Fixture::new().await;
+    let record = fixture.open("slow").await;
+    fixture.store.hold();
+    tokio::time::pause();
+    let settled = tokio::time::timeout(Duration::from_secs(60), record.close(Outcome::succeeded()).in_time()).await;
+    assert!(matches!(settled, Ok(Err(LedgerError::Overloaded))), "{settled:?}");
+    tokio::time::resume();
+    fixture.store.gate.add_permits(10);
+    fixture.ledger.drain().await;
+    assert_eq!(fixture.states().await, BTreeMap::from([("slow".to_owned(), State::Succeeded)]));
+}
+
+#[tokio::test]
 async fn an_intent_that_is_durable_too_late_says_that_nothing_was_sent() {
     let fixture = Fixture::new().await;
     fixture.store.hold();

@@ -210,8 +210,8 @@ impl Message {
         }
     }
 
-    /// A caller that gave up waiting for an intent or a claim must not get one, nor may an answer be found that was given
-    /// up. Claims are always forgotten, even if nobody waits.
+    /// A caller that gave up waiting for an intent or a claim must not get one, nor may an answer be found that was
+    /// given up. Claims are always forgotten, even if nobody waits.
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Open { reply, .. } => reply.is_closed(),

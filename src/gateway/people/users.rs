@@ -132,7 +132,8 @@ impl People {
         changed(self.store.change_user(act, handle, changes).await?)
     }
 
-    /// The owner of a key for which a command names none: nobody before there is an admin, and afterwards the only admin.
+    /// The owner of a key for which a command names none: nobody before there is an admin, and afterwards the only
+    /// admin.
     ///
     /// # Errors
     ///

@@ -10,6 +10,7 @@ use super::frames::{FileKey, Frames};
 use super::head::Head;
 use super::keyed::{Keyed, context};
 use super::orphans::Orphans;
+use super::room::Room as _;
 use super::tape::Tape;
 use crate::gateway::store::{ReplayDone, ReplayRow, ReplayState, ReplayWrite, RequestId, State, Timestamp, Written};
 
@@ -39,16 +40,16 @@ pub(super) enum EarlierTry {
 const TWINS_MAX: u32 = 64;
 
 impl Keyed {
-    /// Makes an answer durable, first its bytes, then its row, and returns the name of its file.
+    /// Makes an answer durable, first its bytes, then its row.
     pub(super) async fn finish(
         &self,
         row: &ReplayRow,
         answer: PendingFile,
         frames: &Arc<Frames>,
         size: u64,
-    ) -> Result<String, KeepError> {
+    ) -> Result<(), KeepError> {
         let finished = Arc::clone(frames);
-        tokio::task::spawn_blocking(move || finished.finish()).await??;
+        self.shelf.free().off_worker(move || finished.finish()).await?;
         let PendingFile { file, key, head } = answer;
         let done = ReplayDone {
             status: head.status,
@@ -58,10 +59,9 @@ impl Keyed {
             size,
             key: self.vault.seal(&context(&row.scope, size), key.expose())?,
         };
-        let named = done.file.clone();
         let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), done };
         match self.ledger.write_replay(finish).await? {
-            Written::Done => Ok(named),
+            Written::Done => Ok(()),
             Written::NoEffect | Written::Taken(_) => Err("its claim was over before it".into()),
         }
     }
@@ -93,17 +93,18 @@ impl Keyed {
         }
     }
 
-    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept.
+    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept;
+    /// returns false for the others.
     pub(super) async fn finish_orphan(
         &self,
         row: &ReplayRow,
         answer: PendingFile,
         frames: &Arc<Frames>,
         size: u64,
-    ) -> Result<String, KeepError> {
+    ) -> Result<bool, KeepError> {
         match self.ledger.write_replay(ReplayWrite::Claim(row.clone())).await? {
-            Written::Done => self.finish(row, answer, frames, size).await,
-            Written::NoEffect | Written::Taken(_) => Err("another orphan of the same request is kept".into()),
+            Written::Done => self.finish(row, answer, frames, size).await.map(|()| true),
+            Written::NoEffect | Written::Taken(_) => Ok(false),
         }
     }
 
@@ -136,8 +137,9 @@ impl Keyed {
         self.forgetting().insert(scope);
         let (keyed, pending) = (Arc::clone(self), self.pending());
         let forget = async move {
-            keyed.forget(&keyed.orphan_row(scope, request_id, Timestamp::now())).await;
-            keyed.forgetting().remove(&scope);
+            if keyed.forget(&keyed.orphan_row(scope, request_id, Timestamp::now())).await {
+                keyed.forgetting().remove(&scope);
+            }
             drop(pending);
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -33,6 +34,8 @@ pub(super) struct Frames {
     path: Option<PathBuf>,
     /// True if the file has its final name; before that its name marks it as incomplete.
     whole: AtomicBool,
+    /// True if the file must not outlive its last holder, not even under its final name.
+    discarded: AtomicBool,
 }
 
 // === impl FileKey ===
@@ -78,6 +81,10 @@ impl fmt::Debug for FileKey {
 // === impl Frames ===
 
 impl Frames {
+    const fn new(file: Option<File>, key: LessSafeKey, path: Option<PathBuf>, whole: bool) -> Self {
+        Self { file, key, path, whole: AtomicBool::new(whole), discarded: AtomicBool::new(false) }
+    }
+
     /// Creates a file that only its owner can read, and its key. [`Frames::finish`] gives it its final name.
     pub(super) fn create(path: PathBuf) -> io::Result<(Self, FileKey)> {
         let mut options = OpenOptions::new();
@@ -88,14 +95,14 @@ impl Frames {
         let cipher = key.cipher()?;
         waits::note();
         let file = Some(options.open(unfinished(&path))?);
-        Ok((Self { file, key: cipher, path: Some(path), whole: AtomicBool::new(false) }, key))
+        Ok((Self::new(file, cipher, Some(path), false), key))
     }
 
     /// A new file without a name, whose key nobody keeps.
     pub(super) fn nameless(folder: &Path) -> io::Result<Self> {
         waits::note();
         let (file, key) = (Some(tempfile::tempfile_in(folder)?), FileKey::random()?.cipher()?);
-        Ok(Self { file, key, path: None, whole: AtomicBool::new(false) })
+        Ok(Self::new(file, key, None, false))
     }
 
     /// A file that was finished before.
@@ -109,7 +116,7 @@ impl Frames {
         if file.metadata()?.len() != stored(size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Self { file: Some(file), key: key.cipher()?, path: Some(path), whole: AtomicBool::new(true) })
+        Ok(Self::new(Some(file), key.cipher()?, Some(path), true))
     }
 
     /// Seals a frame and writes it. Each number is written once: a nonce must never come twice.
@@ -143,12 +150,21 @@ impl Frames {
 
     /// Gives the complete file its final name, and waits until neither a kill nor a power failure can lose it. Blocks:
     /// not for async code.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the disk has trouble, or if the file was discarded meanwhile; then it is gone.
     pub(super) fn finish(&self) -> io::Result<()> {
         waits::note();
         self.file()?.sync_data()?;
         if let Some(path) = &self.path {
             std::fs::rename(unfinished(path), path)?;
-            self.whole.store(true, Ordering::Release);
+            // Either this sees that the file was discarded, or who discards it sees its final name.
+            self.whole.store(true, Ordering::SeqCst);
+            if self.is_discarded() {
+                remove(path);
+                return Err(io::ErrorKind::NotFound.into());
+            }
         }
         // The name too. Elsewhere a directory cannot be opened as a file, and the system journals its entries.
         #[cfg(unix)]
@@ -158,17 +174,38 @@ impl Frames {
         Ok(())
     }
 
+    /// Removes the file when its last holder drops it, whatever its name is by then.
+    pub(super) fn discard(&self) {
+        self.discarded.store(true, Ordering::SeqCst);
+    }
+
+    fn is_discarded(&self) -> bool {
+        self.discarded.load(Ordering::SeqCst)
+    }
+
     /// Takes the name away, as soon as the disk lets it; who reads it now may read on.
     pub(super) fn remove(&self) {
+        self.discard();
         if let Some(path) = self.name() {
             waits::detach(move || remove(&path));
         }
     }
 
+    /// Empties the file as soon as the disk lets it. Its name stays as long as anybody has it.
+    pub(super) fn empty(self: &Arc<Self>) {
+        let frames = Arc::clone(self);
+        waits::detach(move || {
+            waits::note();
+            if let Err(error) = frames.file().and_then(|file| file.set_len(0)) {
+                tracing::warn!(%error, "the file of an answer that is lost cannot be emptied");
+            }
+        });
+    }
+
     /// The name that the file has now.
     fn name(&self) -> Option<PathBuf> {
         let path = self.path.as_ref()?;
-        Some(if self.whole.load(Ordering::Acquire) { path.clone() } else { unfinished(path) })
+        Some(if self.whole.load(Ordering::SeqCst) { path.clone() } else { unfinished(path) })
     }
 
     fn file(&self) -> io::Result<&File> {
@@ -179,11 +216,12 @@ impl Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         // A file that was never made durable cannot be found again.
-        let unfinished = self.name().filter(|_| !self.whole.load(Ordering::Acquire));
+        let is_useless = !self.whole.load(Ordering::SeqCst) || self.is_discarded();
+        let useless = self.name().filter(|_| is_useless);
         let file = self.file.take();
         // Closing a file without a name removes it, which can take as long as unlinking one.
         waits::detach(move || {
-            unfinished.iter().for_each(|path| remove(path));
+            useless.iter().for_each(|path| remove(path));
             drop(file);
         });
     }
@@ -237,6 +275,32 @@ mod tests {
         assert_eq!(again.read(1, 3).unwrap(), [8; 3]);
         assert_eq!(again.read(0, FRAME).unwrap(), vec![7; FRAME]);
         assert!(Frames::open(dir.path().join("a"), &key, size + 1).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_removed_while_it_gets_its_name_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, aside) = (dir.path().join("a"), dir.path().join("aside"));
+        let (frames, _) = Frames::create(path.clone()).unwrap();
+        // Removing looks for a file that has just been renamed.
+        std::fs::rename(unfinished(&path), &aside).unwrap();
+        frames.remove();
+        std::fs::rename(&aside, unfinished(&path)).unwrap();
+        assert!(frames.finish().is_err(), "nobody may count on it");
+        drop(frames);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_was_discarded_goes_with_its_last_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (frames, _) = Frames::create(path.clone()).unwrap();
+        frames.finish().unwrap();
+        frames.discard();
+        assert!(path.exists());
+        drop(frames);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -216,13 +216,15 @@ impl Keyed {
         self.forgetting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a claim back, now or at the next sweep.
-    pub(super) async fn forget(&self, row: &ReplayRow) {
-        if let Err(error) = self.forget_claim(row.scope, row.request_id.clone()).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "a claim that cost nothing is given back later");
+    /// Gives a claim back, now or at the next sweep. Returns true if it is given back.
+    pub(super) async fn forget(&self, row: &ReplayRow) -> bool {
+        let forgotten = self.forget_claim(row.scope, row.request_id.clone()).await;
+        if let Err(error) = &forgotten {
+            tracing::warn!(error = error as &dyn std::error::Error, "a claim that cost nothing is given back later");
             let mut unforgotten = self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner);
             unforgotten.push((row.scope, row.request_id.clone()));
         }
+        forgotten.is_ok()
     }
 
     async fn forget_claim(&self, scope: Digest, request_id: RequestId) -> Result<(), LedgerError> {
@@ -243,6 +245,7 @@ impl Keyed {
                 unforgotten.extend(late);
                 return Err(error.into());
             }
+            self.forgetting().remove(&scope);
         }
         let mut cleared = SWEEP;
         while cleared == SWEEP {

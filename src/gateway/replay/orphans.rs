@@ -328,22 +328,29 @@ impl Orphans {
         let (Some(fingerprint), Some(frames)) = (expected.fingerprint, tape.frames()) else { return };
         let expires_at = Timestamp::now() + self.window;
         let row = self.keyed.orphan_row(fingerprint, expected.request_id.as_str().into(), expires_at);
+        let file = answer.file.clone();
         let stored = timeout(KEEP_PATIENCE, self.keyed.finish_orphan(&row, answer, &frames, tape.length())).await;
         match stored.unwrap_or_else(|_| Err("the disk or the store takes too long".into())) {
-            Ok(file) => {
-                let gone = match self.index().entries.get_mut(&place).filter(|entry| entry.mode == Mode::Written) {
-                    Some(entry) => {
-                        entry.stored = Some(file);
-                        None
-                    }
-                    None => Some(file),
-                };
-                // A retry has read the answer meanwhile.
-                gone.into_iter().for_each(|file| self.forget(expected.clone(), &file));
-            }
+            Ok(true) => self.note_stored(place, expected, file),
+            Ok(false) => tracing::warn!("an orphan is kept in this process only: another one of its request is stored"),
             Err(error) => {
                 tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in this process only");
+                // The claim, or even the file, may be there all the same. Neither may outlive the entry.
+                frames.discard();
+                self.note_stored(place, expected, file);
             }
+        }
+    }
+
+    /// Notes what is to be removed when the job is over. If it is over already, that is done now.
+    fn note_stored(&self, place: Place, expected: JobRegistration, file: String) {
+        let mode = self.index().note_stored(place, &file);
+        match mode {
+            Some(Mode::Written) => {}
+            // The answer was let go: the row says so after a restart.
+            Some(_) => self.keyed.shelf.remove(&file),
+            // A retry has read the answer meanwhile.
+            None => self.forget(expected, &file),
         }
     }
 
@@ -364,8 +371,10 @@ impl Orphans {
         }
     }
 
-    /// Removes the file of a dropped answer. Its row stays: after a restart it shows that the answer is lost.
+    /// Removes the file of a dropped answer. Its row stays, or an empty file: after a restart they show that the answer
+    /// is lost.
     fn dispose(&self, gone: RemovedAnswer) {
+        gone.note.iter().for_each(Frames::empty);
         gone.stored.into_iter().for_each(|file| self.keyed.shelf.remove(&file));
     }
 

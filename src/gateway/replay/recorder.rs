@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 
 use super::frames::Frames;
 use super::head::Head;
-use super::room::{Room, reserve};
+use super::room::{Room, in_time, reserve};
 use super::tape::{End, Tape};
 
 /// Writes one tape. Dropped without an end, the answer has broken off.
@@ -66,8 +66,8 @@ impl Recorder {
         match sink.keep(&self.tape).await {
             Ok(()) => true,
             Err(error) => {
+                // Its file stays until the last holder is gone: after a kill its name says that the answer is lost.
                 tracing::warn!(%error, "an answer is not kept: it does not fit on disk");
-                sink.frames.remove();
                 self.sink = None;
                 false
             }
@@ -112,7 +112,7 @@ impl Sink {
             let reserved = reserve(&*room, frame.len() as u64)?;
             frames.write(number, frame).map(|()| reserved)
         };
-        let reserved = tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
+        let reserved = in_time(self.room.free(), write).await?;
         self.next += 1;
         tape.kept(reserved);
         Ok(())

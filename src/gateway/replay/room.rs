@@ -4,6 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::time::timeout;
+
+use super::ticket::KEEP_PATIENCE;
 use crate::gateway::spool::FreeSpace;
 
 /// Files are counted in blocks of the disk, so that many small ones are bounded too.
@@ -33,6 +36,20 @@ pub(super) trait Room: Send + Sync {
 pub(super) struct Reserved {
     budget: Arc<Budget>,
     bytes: u64,
+}
+
+/// Runs work for an answer that is on its way, on a thread that may block: a stalled disk holds the answer up for
+/// [`KEEP_PATIENCE`] and no longer.
+///
+/// # Errors
+///
+/// Returns the error of the work, or an error if it takes too long.
+pub(super) async fn in_time<T: Send + 'static>(
+    free: &FreeSpace,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let worked = timeout(KEEP_PATIENCE, free.off_worker(work)).await;
+    worked.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk takes too long")))
 }
 
 /// Makes room for so many bytes that are to be written. Blocks: not for async code.

@@ -16,7 +16,7 @@ use chrono::{DateTime, Utc};
 use super::FOLDER;
 use super::fingerprint::Digest;
 use super::frames::{FileKey, Frames, remove};
-use super::room::{Budget, Reserved, Room, reserve_written};
+use super::room::{Budget, Reserved, Room, in_time, reserve_written};
 use crate::gateway::spool::{FreeSpace, waits};
 use crate::gateway::store::{KeyId, Timestamp};
 
@@ -181,7 +181,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// The errors of [`Shelf::create`].
+    /// The errors of [`Shelf::create`], and one if the disk takes too long.
     pub(super) async fn begin(
         self: &Arc<Self>,
         owner: &KeyId,
@@ -189,17 +189,17 @@ impl Shelf {
     ) -> io::Result<(String, Frames, FileKey)> {
         let (shelf, owner) = (Arc::clone(self), owner.clone());
         let create = move || shelf.create(&owner, fingerprint.as_ref());
-        tokio::task::spawn_blocking(create).await.map_err(io::Error::other)?
+        in_time(&self.free, create).await
     }
 
     /// Creates a file without a name, for an answer that no retry could find after a restart.
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk has no room for the file.
+    /// Returns an error if the disk has no room for the file, or takes too long.
     pub(super) async fn nameless(&self) -> io::Result<Frames> {
         let folder = self.folder.clone();
-        tokio::task::spawn_blocking(move || Frames::nameless(&folder)).await.map_err(io::Error::other)?
+        in_time(&self.free, move || Frames::nameless(&folder)).await
     }
 
     /// Creates a file for an answer of this API key, and returns its final name, the file and its key. The name for an
@@ -238,7 +238,7 @@ impl Shelf {
     /// Where it is gone or damaged.
     pub(super) async fn reopen(&self, file: &str, key: FileKey, size: u64) -> io::Result<Frames> {
         let path = self.path(file)?;
-        tokio::task::spawn_blocking(move || Frames::open(path, &key, size)).await.map_err(io::Error::other)?
+        self.free.off_worker(move || Frames::open(path, &key, size)).await
     }
 
     /// A name from the database must be no more than a name.

@@ -152,7 +152,8 @@ impl Ticket {
     }
 
     async fn settle(&self, answer: PendingFile, frames: &Arc<Frames>) -> Result<(), KeepError> {
-        let file = self.keyed.finish(&self.row, answer, frames, self.live.tape.length()).await?;
+        let file = answer.file.clone();
+        self.keyed.finish(&self.row, answer, frames, self.live.tape.length()).await?;
         self.keyed.shelf.put(file, self.row.expires_at, self.live.tape.take_reserved());
         Ok(())
     }

@@ -1,30 +1,60 @@
-//! The free space of the file system, the last of which belongs to the database.
+//! The free space of the file system, the last of which belongs to the database, and the threads that may block on it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Pool, Spool, waits};
 
 /// The time between two looks at the free space (ours): as often as the store is polled.
 const EVERY: Duration = Duration::from_millis(500);
+/// The most threads that may block on the disk at once (ours), so that threads are left for other work.
+const DISK_THREADS: usize = 64;
+
 /// The free space of the file system that the database shares.
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
     folder: PathBuf,
     /// So many bytes belong to the database.
     floor: u64,
+    threads: Arc<Semaphore>,
 }
 
 // === impl FreeSpace ===
 
 impl FreeSpace {
-    pub(crate) const fn new(folder: PathBuf, floor: u64) -> Self {
-        Self { folder, floor }
+    pub(crate) fn new(folder: PathBuf, floor: u64) -> Self {
+        Self { folder, floor, threads: Arc::new(Semaphore::new(DISK_THREADS)) }
+    }
+
+    /// The same for another folder of this disk. The threads are shared.
+    pub(super) fn of(&self, folder: PathBuf) -> Self {
+        Self { folder, floor: self.floor, threads: Arc::clone(&self.threads) }
+    }
+
+    /// Runs work with files on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the work, or an error if it panics.
+    pub(crate) async fn off_worker<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
+        // Work that was begun continues even if nobody waits for it any more, and keeps its file until it is over.
+        let work = Handle::current().spawn_blocking(move || {
+            let result = work();
+            drop(permit);
+            result
+        });
+        work.await.map_err(io::Error::other)?
     }
 
     /// True if writing `bytes` more leaves the database its part. Asks the file system.
@@ -32,14 +62,14 @@ impl FreeSpace {
         self.available().is_none_or(|available| available >= self.floor.saturating_add(bytes))
     }
 
-    /// True if less than half of the database's part is free. Uploads and kept answers end above it, so the database, or
-    /// something else on the disk, has taken it: no caller can bring that about. Asks the file system.
+    /// True if less than half of the database's part is free. Uploads and kept answers end above it, so the database,
+    /// or something else on the disk, has taken it: no caller can bring that about. Asks the file system.
     pub(super) fn is_short(&self) -> bool {
         self.available().is_some_and(|available| available < self.floor / 2)
     }
 
-    /// The bytes that are missing for an answer that is kept: it leaves twice the floor, so that uploads have room. A disk
-    /// filled by kept answers would take no uploads for days. Asks the file system.
+    /// The bytes that are missing for an answer that is kept: it leaves twice the floor, so that uploads have room. A
+    /// disk filled by kept answers would take no uploads for days. Asks the file system.
     pub(crate) fn missing_for_kept(&self, bytes: u64) -> u64 {
         let least = self.floor.saturating_mul(2).saturating_add(bytes);
         self.available().map_or(0, |available| least.saturating_sub(available))
@@ -63,6 +93,15 @@ impl FreeSpace {
     fn available(&self) -> Option<u64> {
         let _ = &self.folder;
         None
+    }
+}
+
+#[cfg(test)]
+impl FreeSpace {
+    /// Takes all threads, as if the disk stalled.
+    pub(crate) async fn stall(&self) -> tokio::sync::OwnedSemaphorePermit {
+        let all = u32::try_from(DISK_THREADS).unwrap();
+        Arc::clone(&self.threads).acquire_many_owned(all).await.unwrap()
     }
 }
 

@@ -234,9 +234,19 @@ fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
 #[cfg(unix)]
 fn the_last_free_space_belongs_to_the_database() {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::open_in(folder.path(), &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT }).unwrap();
-    assert_eq!(why(spool.begin().map(drop)), Some(BudgetExceeded::Free));
+    let spool = Spool::on_short_disk(folder.path()).unwrap();
+    assert_eq!(why(spool.owned_by(Some("key_a")).begin().map(drop)), Some(BudgetExceeded::Free));
     assert_eq!(idle(&spool), 0, "the files that wait were let go first");
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn an_answer_has_the_last_free_space_only_if_it_was_paid_for() {
+    let folder = TempDir::new().unwrap();
+    let spool = Spool::on_short_disk(folder.path()).unwrap();
+    assert_eq!(why(spool.open_before_paying().await.map(drop)), Some(BudgetExceeded::Free));
+    let writer = spool.open().await.unwrap().append(Bytes::from_static(b"an image")).await.unwrap();
+    assert_eq!(bytes(&writer.finish()), b"an image");
 }
 
 #[tokio::test]
@@ -258,4 +268,37 @@ async fn a_disk_that_stalls_stops_only_who_waits_for_it() {
     };
     let (read, ()) = tokio::join!(waiting, others);
     read.unwrap().unwrap();
+}
+
+/// A file that takes so many seconds to close: a connection with bytes that its other end does not take.
+#[cfg(target_os = "linux")]
+fn slow_to_close(time: std::time::Duration) -> (File, std::net::TcpListener) {
+    use std::io::Write as _;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 64 * 1024]).is_ok() {}
+    stream.set_nonblocking(false).unwrap();
+    socket2::SockRef::from(&stream).set_linger(Some(time)).unwrap();
+    (File::from(std::os::fd::OwnedFd::from(stream)), listener)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nobody_waits_for_idle_files_that_are_closed() {
+    use std::time::{Duration, Instant};
+    const TIME: Duration = Duration::from_secs(4);
+    let (_folder, spool) = spool();
+    let (file, _listener) = slow_to_close(TIME);
+    spool.pool.idle().push(Nameless { file, extent: 0 });
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| spool.pool.drop_idle());
+        while idle(&spool) > 0 {
+            std::thread::yield_now();
+        }
+        assert!(begun.elapsed() < TIME / 2, "the lock is held while they are closed");
+        closing.join().unwrap();
+    });
+    assert!(begun.elapsed() > TIME / 2, "closing takes long, or this test shows nothing");
 }

@@ -1,4 +1,5 @@
-//! Work that may wait for a disk, and a count of it by thread, so that a test sees when a thread of the runtime did some.
+//! Work that may wait for a disk, and a count of it by thread, so that a test sees when a thread of the runtime did
+//! some.
 
 use tokio::runtime::Handle;
 

@@ -38,8 +38,8 @@ const LOCK: &str = "serve.lock";
 const MARKER: &str = "imagate.db.marker";
 const MARKER_TEXT: &str = "imagate.db belongs here. Without it, remove this file only to begin anew.\n";
 
-/// Files of an installation beside its database: the key of its secrets, the write-ahead log, the note of the first key,
-/// and kept answers. One of them without the database means that the database was lost.
+/// Files of an installation beside its database: the key of its secrets, the write-ahead log, the note of the first
+/// key, and kept answers. One of them without the database means that the database was lost.
 const TRACES: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
 
 // === impl ServeLock ===
@@ -118,8 +118,8 @@ impl DataDir {
         self.0.join("master.key")
     }
 
-    /// Notes that a database was made here. Where that cannot be written only its loss is not known, so it is logged and
-    /// nothing more.
+    /// Notes that a database was made here. Where that cannot be written only its loss is not known, so it is logged
+    /// and nothing more.
     pub(super) fn mark(&self) {
         let path = self.0.join(MARKER);
         if path.exists() {

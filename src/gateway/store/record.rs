@@ -188,7 +188,7 @@ pub(crate) struct Attempt {
     pub(crate) class: Option<Class>,
     /// The status of the upstream, where there was one.
     pub(crate) status: Option<u16>,
-    /// How long the call took; `None` if its process did not live to see the end.
+    /// The duration of the call; `None` if its process did not live to see the end.
     pub(crate) latency_ms: Option<u64>,
     /// The upstream's own id of the call, if it sends one.
     #[serde(default)]

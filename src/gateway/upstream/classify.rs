@@ -166,9 +166,9 @@ fn detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Value>>> {
     flat.then_some(Cow::Borrowed(members))
 }
 
-/// A 4xx that calls the request wrong, or names one of its parameters, is the caller's fault: every account would say the
-/// same. One that says neither may be due to the account, so one more account may be asked; the same holds for one that
-/// names a parameter which the gateway has written. In each case nothing was made.
+/// A 4xx that calls the request wrong, or names one of its parameters, is the caller's fault: every account would say
+/// the same. One that says neither may be due to the account, so one more account may be asked; the same holds for one
+/// that names a parameter which the gateway has written. In each case nothing was made.
 fn rejected(detail: Option<&Map<String, Value>>, said: &Said, blame: Blame) -> (Class, Cause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let words = text("message").map(|message| clip(message, 1000)).filter(|message| speaks_of_parameters(message));

@@ -65,6 +65,11 @@ impl DataUrl {
         Ok(())
     }
 
+    /// True if the text before the comma has come.
+    pub(super) const fn has_head(&self) -> bool {
+        self.head.is_none()
+    }
+
     /// Writes the decoded bytes, so that an upload that pauses holds no memory.
     pub(super) fn flush(&mut self) -> Result<(), Fault> {
         self.write(1)

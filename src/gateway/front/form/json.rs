@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::data_url::{DataUrl, Fault};
 use super::fields::{self, Fields};
+use super::gathered::Gathered;
 use super::lexer::{Lexer, Place, Sink};
 use super::{Images, no_room};
 use crate::error::{Error, Reason, Rejection};
@@ -55,24 +57,40 @@ pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditFo
         came: Came::default(),
         current: Current::default(),
     };
-    let mut memory = spool.memory();
+    let (mut memory, mut gathered) = (spool.memory(), Gathered::default());
     while let Some(data) = arriving.data().await? {
-        // Decoding and writing may block on the disk, so they leave the worker thread.
-        let read = spool.off_worker(move || {
-            lexer.push(&data, &mut reading)?;
-            reading.flush()?;
-            Ok::<_, Error>((lexer, reading))
-        });
-        (lexer, reading) = read.await.map_err(|error| no_room(&error))??;
-        memory.hold(lexer.kept()).map_err(|error| no_room(&error))?;
+        // Only the text of an image is gathered: whatever else comes may be refused at once.
+        let data = if reading.is_in_image() { gathered.add(data) } else { Some(data) };
+        if let Some(data) = data {
+            (lexer, reading) = push(spool, lexer, reading, data).await?;
+        }
+        memory.hold(lexer.kept() + gathered.len() as u64).map_err(|error| no_room(&error))?;
+    }
+    if let Some(data) = gathered.rest() {
+        (lexer, reading) = push(spool, lexer, reading, data).await?;
     }
     lexer.finish()?;
     reading.images.finish("images", reading.fields)
 }
 
+/// Decoding and writing may block on the disk, so they leave the worker thread.
+async fn push(spool: &Spool, mut lexer: Lexer, mut reading: Reading, data: Bytes) -> Result<(Lexer, Reading), Error> {
+    let read = spool.off_worker(move || {
+        lexer.push(&data, &mut reading)?;
+        reading.flush()?;
+        Ok((lexer, reading))
+    });
+    read.await.map_err(|error| no_room(&error))?
+}
+
 // === impl Reading ===
 
 impl Reading {
+    /// True if the next bytes belong to an image.
+    fn is_in_image(&self) -> bool {
+        matches!(&self.current.address, Address::Coming(url) if url.has_head())
+    }
+
     /// Writes the decoded bytes.
     fn flush(&mut self) -> Result<(), Error> {
         let Address::Coming(url) = &mut self.current.address else { return Ok(()) };

@@ -17,6 +17,7 @@ use http_body_util::BodyDataStream;
 use multer::{Field, Multipart};
 
 use super::fields::{self, Fields};
+use super::gathered::Gathered;
 use super::{Images, TEXT_MAX, no_room};
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::front::body::Arriving;
@@ -163,14 +164,21 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// An image, into the spool, piece by piece.
+    /// An image, into the spool, as it comes.
     async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<Upload, Error> {
         let mut writer = self.spool.open().await.map_err(|error| no_room(&error))?;
+        let mut gathered = Gathered::default();
         while let Some(piece) = self.piece(&mut part).await? {
-            if writer.len() + piece.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
+            if writer.len() + (gathered.len() + piece.len()) as u64 >= MAX_UPLOAD_IMAGE_BYTES {
                 return Err(too_large(name));
             }
-            writer = writer.append(piece).await.map_err(|error| no_room(&error))?;
+            if let Some(bytes) = gathered.add(piece) {
+                writer = writer.append(bytes).await.map_err(|error| no_room(&error))?;
+            }
+            self.memory.hold(self.text + gathered.len() as u64).map_err(|error| no_room(&error))?;
+        }
+        if let Some(bytes) = gathered.rest() {
+            writer = writer.append(bytes).await.map_err(|error| no_room(&error))?;
         }
         // Its head is read, and where its parts are many more than that.
         let (name, file) = (name.to_owned(), writer.finish());

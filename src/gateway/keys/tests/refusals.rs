@@ -56,3 +56,22 @@ async fn what_the_store_does_not_take_is_written_later() {
     fixture.store.set_trouble(None);
     assert_eq!(counted(&fixture).await, [(created.id.to_string(), 2)]);
 }
+
+#[tokio::test]
+async fn a_stop_in_the_middle_of_a_write_loses_no_count() {
+    let Fixture { keys, store, sqlite, dir: _dir } = Fixture::new().await;
+    let keys = Arc::new(keys);
+    assert!(matches!(keys.admit(None).await, Err(Denied::Invalid)));
+    store.hold();
+    keys.watch();
+    while keys.refusals.len() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let goes_on = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        store.gate.add_permits(10);
+    };
+    tokio::join!(keys.stop(), goes_on);
+    let totals = sqlite.usage_in_total(&UsageFilter::default()).await.unwrap();
+    assert_eq!(totals.refused, 1);
+}

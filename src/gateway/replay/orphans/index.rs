@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::error::{Error, Fault};
 use crate::gateway::replay::durable::PendingFile;
 use crate::gateway::replay::fingerprint::{Digest, Identity};
+use crate::gateway::replay::frames::Frames;
 use crate::gateway::replay::head::written;
 use crate::gateway::replay::tape::Tape;
 use crate::gateway::store::KeyId;
@@ -42,6 +43,8 @@ pub(in super::super) struct Entry {
     pub(in super::super) unfinished: Option<PendingFile>,
     /// The name of the file of a durable answer.
     pub(in super::super) stored: Option<String>,
+    /// The emptied file of an answer that is lost. After a kill its name says so.
+    pub(in super::super) note: Option<Arc<Frames>>,
     /// The time at which the job was over. A job in flight does not expire: its own deadlines bound it.
     pub(in super::super) ended: Option<Instant>,
 }
@@ -62,6 +65,8 @@ pub(in super::super) struct RemovedAnswer {
     pub(in super::super) _tape: Arc<Tape>,
     pub(in super::super) stored: Option<String>,
     pub(in super::super) request: JobRegistration,
+    /// The file to be emptied.
+    pub(in super::super) note: Option<Arc<Frames>>,
 }
 
 /// The way in which the answer of a job is delivered.
@@ -109,6 +114,15 @@ impl Index {
         Some((entry.expected.clone(), answer, Arc::clone(&entry.tape)))
     }
 
+    /// Notes the file of a durable answer, unless the answer was let go. Returns `None` if the job is over.
+    pub(in super::super) fn note_stored(&mut self, place: Place, file: &str) -> Option<Mode> {
+        let entry = self.entries.get_mut(&place)?;
+        if entry.mode == Mode::Written {
+            entry.stored = Some(file.to_owned());
+        }
+        Some(entry.mode)
+    }
+
     /// The oldest finished job of the API key that has the most bytes of answers, or the most remembered ends.
     pub(in super::super) fn least_worthy(&self, standing: Standing) -> Option<Place> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, Place))> = HashMap::new();
@@ -144,6 +158,7 @@ impl Entry {
             mode,
             unfinished: None,
             stored: None,
+            note: None,
             ended: over.then(Instant::now),
         }
     }
@@ -163,11 +178,12 @@ impl Entry {
     pub(in super::super) fn lose(&mut self) -> RemovedAnswer {
         self.mode = Mode::Remembered;
         let (tape, stored) = (std::mem::replace(&mut self.tape, unknown()), self.stored.take());
-        RemovedAnswer { _tape: tape, stored, request: self.expected.clone() }
+        self.note = tape.frames().filter(|_| self.expected.fingerprint.is_some());
+        RemovedAnswer { _tape: tape, stored, request: self.expected.clone(), note: self.note.clone() }
     }
 
     pub(in super::super) fn go(self) -> RemovedAnswer {
-        RemovedAnswer { _tape: self.tape, stored: self.stored, request: self.expected }
+        RemovedAnswer { _tape: self.tape, stored: self.stored, request: self.expected, note: None }
     }
 
     /// True if everybody who has asked for the answer has it.

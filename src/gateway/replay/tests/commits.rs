@@ -106,3 +106,51 @@ async fn an_answer_that_is_being_forgotten_is_gone_for_whoever_asks_meanwhile() 
     };
     assert!(found.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn a_file_whose_row_no_store_has_taken_goes_with_its_orphan() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let expected =
+        JobRegistration { request_id: "req_1".to_owned(), fingerprint: Some([7; 32]), ..JobRegistration::default() };
+    let (waiting, promise) = replay.expect(&house.ada, &job, expected);
+    drop(waiting);
+    house.double.hold();
+    let trouble = async {
+        // The claim is written, and then nothing any more.
+        house.double.gate.add_permits(1);
+        house.until(|house| finished(house) == 1).await;
+        house.double.set_trouble(Some(|| StoreError::Busy));
+        house.double.gate.add_permits(1_000);
+    };
+    tokio::join!(trouble, promise.done(Ok(Made::whole(b"an image"))));
+    house.double.set_trouble(None);
+    assert_eq!(finished(&house), 1);
+    assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), b"an image");
+    house.cleared().await;
+    house.until(|_| replay.keyed.forgetting().is_empty()).await;
+    assert!(replay.keyed.find_orphan(&[7; 32]).await.unwrap().is_none(), "its claim went too");
+}
+
+#[tokio::test]
+async fn an_orphan_that_was_read_is_gone_even_if_the_store_cannot_forget_it() {
+    let house = House::new().await;
+    let (job, fingerprint) = (job("red"), [7; 32]);
+    let expected = || {
+        let (request_id, fingerprint) = ("req_1".to_owned(), Some(fingerprint));
+        JobRegistration { request_id, fingerprint, ..JobRegistration::default() }
+    };
+    let (waiting, promise) = house.open().await.expect(&house.ada, &job, expected());
+    drop(waiting);
+    promise.done(Ok(Made::whole(b"an image"))).await;
+    let replay = house.open().await;
+    let retry = replay.keyed.find_orphan(&fingerprint).await.unwrap().expect("an orphan");
+    house.double.set_trouble(Some(|| StoreError::Busy));
+    assert_eq!(read(retry).await.unwrap(), b"an image");
+    replay.drain().await;
+    house.double.set_trouble(None);
+    assert!(replay.keyed.find_orphan(&fingerprint).await.unwrap().is_none(), "the next one runs anew");
+    replay.keyed.sweep().await.unwrap();
+    assert!(replay.keyed.forgetting().is_empty());
+    assert_eq!(house.store.list_replays().await.unwrap(), []);
+}

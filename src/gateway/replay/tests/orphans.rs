@@ -370,6 +370,52 @@ async fn an_orphan_with_no_room_reaches_who_follows_and_nobody_after() {
     assert!(replay.adopt(&house.ada, &job).await.is_none());
 }
 
+/// A request whose retry is recognized after a restart.
+fn recognized(fingerprint: Digest) -> JobRegistration {
+    let (request_id, fingerprint) = ("req_1".to_owned(), Some(fingerprint));
+    JobRegistration { request_id, marks_retries: true, fingerprint }
+}
+
+#[tokio::test]
+async fn an_answer_with_no_room_is_known_to_be_lost_after_a_kill() {
+    let mut house = House::new().await;
+    house.settings.max_bytes = 400_000;
+    let replay = house.open().await;
+    let since = Timestamp::now() - Duration::from_secs(60);
+    // Nobody waits for the first; the caller of the second leaves after a part of it.
+    let (waiting, promise) = replay.expect(&house.ada, &job("red"), recognized([1; 32]));
+    drop(waiting);
+    promise.done(Ok(Made::whole(&bytes(500_000)))).await;
+    let (waiting, promise) = replay.expect(&house.ada, &job("blue"), recognized([2; 32]));
+    let leaving = async {
+        let AnswerSource::Follow(mut own) = waiting.answer(later()).await.unwrap() else {
+            panic!("nobody writes it down")
+        };
+        read_some(&mut own, 200_000).await;
+    };
+    tokio::join!(leaving, promise.done(Ok(Made::whole(&bytes(500_000)))));
+    house.until(|house| house.files().iter().all(|(_, length)| *length == 0)).await;
+    let killed = house.open().await;
+    for fingerprint in [[1; 32], [2; 32]] {
+        assert_eq!(killed.keyed.earlier(&fingerprint, since).await.unwrap(), EarlierTry::Unknown, "{fingerprint:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_file_of_an_answer_with_no_room_goes_when_all_of_it_was_read() {
+    let mut house = House::new().await;
+    house.settings.max_bytes = 400_000;
+    let (replay, answer) = (house.open().await, bytes(500_000));
+    let (waiting, promise) = replay.expect(&house.ada, &job("red"), recognized([1; 32]));
+    let reading = async {
+        let AnswerSource::Follow(own) = waiting.answer(later()).await.unwrap() else { panic!("nobody writes it down") };
+        read(own).await
+    };
+    let (read, ()) = tokio::join!(reading, promise.done(Ok(Made::whole(&answer))));
+    assert_eq!(read.unwrap(), answer);
+    house.cleared().await;
+}
+
 #[tokio::test]
 async fn an_operator_can_switch_it_off() {
     let mut house = House::new().await;

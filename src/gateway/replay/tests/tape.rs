@@ -2,6 +2,7 @@
 
 use super::super::head::written;
 use super::super::recorder::Recorder;
+use super::super::room::{Budget, Room};
 use super::super::shelf::Shelf;
 use super::super::tape::Tape;
 use super::*;
@@ -120,4 +121,69 @@ async fn a_small_answer_needs_no_file() {
     let tape = Arc::new(Tape::from_bytes(head, body));
     assert_eq!(reason(Follower::of(&tape)).await, "timeout");
     assert_eq!(reason(Follower::of(&tape)).await, "timeout", "as often as asked");
+}
+
+#[tokio::test]
+async fn a_disk_that_has_no_thread_free_is_not_waited_for_for_ever() {
+    let (_dir, shelf) = shelf(MIB);
+    let stalled = shelf.free().stall().await;
+    tokio::time::pause();
+    for fingerprint in [None, Some([7; 32])] {
+        let begun = shelf.begin(&"key_1".into(), fingerprint).await;
+        assert_eq!(begun.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
+    }
+    assert_eq!(shelf.nameless().await.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
+    drop(stalled);
+    assert!(shelf.nameless().await.is_ok());
+}
+
+/// Room on a disk that stalls until the test is over.
+struct StalledRoom {
+    budget: Arc<Budget>,
+    free: FreeSpace,
+    stalled: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Room for StalledRoom {
+    fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    fn free(&self) -> &FreeSpace {
+        &self.free
+    }
+
+    fn evict(&self) -> bool {
+        self.stalled.lock().unwrap().recv().is_ok()
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_stalls_in_the_middle_of_an_answer_does_not_keep_it_from_its_reader() {
+    let (dir, shelf) = shelf(MIB);
+    let (tape, all) = (Arc::<Tape>::default(), bytes(200_000));
+    let (disk, stalled) = std::sync::mpsc::channel();
+    let (budget, free) = (Budget::new(0), FreeSpace::new(dir.path().to_owned(), 0));
+    let room = StalledRoom { budget, free, stalled: std::sync::Mutex::new(stalled) };
+    let frames = shelf.create(&"key_1".into(), None).map(|(_, frames, _)| frames);
+    let mut recorder = Recorder::begin(Arc::clone(&tape), head(), frames, Arc::new(room));
+    let reader = Follower::of(&tape);
+    let reading = tokio::runtime::Handle::current().spawn(read(reader));
+    let body = Made::whole(&all);
+    let recording = tokio::runtime::Handle::current().spawn(async move {
+        recorder.pump(body).await.unwrap();
+        recorder.close().await;
+        recorder.end();
+    });
+    tokio::time::pause();
+    tokio::task::yield_now().await;
+    tokio::time::advance(Duration::from_secs(11)).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let is_read = reading.is_finished();
+    drop(disk);
+    assert!(is_read, "it waits for the disk");
+    recording.await.unwrap();
+    assert_eq!(reading.await.unwrap().unwrap(), all);
 }

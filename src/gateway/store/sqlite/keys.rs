@@ -116,8 +116,9 @@ async fn insert(pool: &SqlitePool, act: &Act, key: &KeyRow, at_most: Option<u32>
     })
 }
 
-/// The number of keys of a user that count against the limit: those that exist, or a tenth of those deleted within a day.
-/// Rows of deleted keys stay, because records name them; a member must not grow the table by making and deleting keys.
+/// The number of keys of a user that count against the limit: those that exist, or a tenth of those deleted within a
+/// day. Rows of deleted keys stay, because records name them; a member must not grow the table by making and deleting
+/// keys.
 async fn count_of(connection: &mut SqliteConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
     let count = sqlx::query_scalar(
         "SELECT max(count(*) FILTER (WHERE deleted_at IS NULL), \

@@ -1,8 +1,8 @@
 //! From a path to an open store.
 //!
-//! The order matters for a process that dies in the middle: first the database, then the master key, then the marker. So
-//! a key or a marker without the database, or keys in the database without the master key, are always a loss and never a
-//! beginning.
+//! The order matters for a process that dies in the middle: first the database, then the master key, then the marker.
+//! So a key or a marker without the database, or keys in the database without the master key, are always a loss and
+//! never a beginning.
 
 use std::fs::File;
 use std::path::Path;

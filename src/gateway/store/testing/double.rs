@@ -14,7 +14,8 @@ use crate::gateway::store::*;
 /// The id of a request whose rows [`Double`] always refuses, and whatever is in the same transaction with it.
 pub(crate) const POISON: &str = "poison";
 
-/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records and claims.
+/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records and
+/// claims.
 pub(crate) struct Double {
     inner: Arc<dyn Store>,
     /// Calls of any kind.
@@ -191,6 +192,7 @@ impl UsageStore for Double {
     }
 
     async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError> {
+        self.gate.acquire().await.unwrap().forget();
         self.called()?.add_refused(refused).await
     }
 

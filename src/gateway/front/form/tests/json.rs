@@ -320,3 +320,14 @@ async fn no_file_is_touched_on_a_thread_of_the_runtime() {
     drop(place.read(JSON, vec![example().to_string().into()]).await.unwrap());
     assert_eq!(noted(), before);
 }
+
+#[tokio::test]
+async fn a_body_that_comes_byte_by_byte_takes_few_writes() {
+    let (place, image) = (Place::new(), [png(1), vec![7; 200_000]].concat());
+    let url = format!("data:image/png;base64,{}", STANDARD.encode(&image));
+    let whole = Bytes::from(with_url(&url).to_string());
+    let pieces = (0..whole.len()).map(move |at| whole.slice(at..=at));
+    let form = place.pull(JSON, pieces).await.0.unwrap();
+    assert!(bytes(&form.images[0]) == image);
+    assert!(place.spool.writes() <= 6, "{} writes", place.spool.writes());
+}

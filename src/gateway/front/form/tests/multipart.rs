@@ -333,3 +333,13 @@ async fn no_file_is_touched_on_a_thread_of_the_runtime() {
     drop(place.read(FORM, vec![form(&example())]).await.unwrap());
     assert_eq!(noted(), before);
 }
+
+#[tokio::test]
+async fn a_form_that_comes_byte_by_byte_takes_few_writes() {
+    let (place, image) = (Place::new(), vec![7; 200_000]);
+    let whole = form(&[file("image", &image), named("prompt", b"red")]);
+    let pieces = (0..whole.len()).map(move |at| whole.slice(at..=at));
+    let form = place.pull(FORM, pieces).await.0.unwrap();
+    assert!(bytes(&form.images[0]) == image);
+    assert!(place.spool.writes() <= 4, "{} writes", place.spool.writes());
+}

@@ -1,0 +1,34 @@
+//! Gathers the pieces of an upload, so that each write is worth its cost however small the pieces are.
+
+use bytes::{Bytes, BytesMut};
+
+/// The number of bytes that are written at once.
+const WRITE_AT: usize = 64 * 1024;
+
+/// Bytes that wait for their write.
+#[derive(Debug, Default)]
+pub(super) struct Gathered(BytesMut);
+
+// === impl Gathered ===
+
+impl Gathered {
+    /// The number of bytes that wait.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds a piece. Returns all bytes if they are enough for a write.
+    pub(super) fn add(&mut self, piece: Bytes) -> Option<Bytes> {
+        if self.0.is_empty() && piece.len() >= WRITE_AT {
+            return Some(piece);
+        }
+        self.0.extend_from_slice(&piece);
+        if self.0.len() >= WRITE_AT { self.rest() } else { None }
+    }
+
+    /// The bytes that wait, if there are any.
+    pub(super) fn rest(&mut self) -> Option<Bytes> {
+        let bytes = std::mem::take(&mut self.0).freeze();
+        (!bytes.is_empty()).then_some(bytes)
+    }
+}
