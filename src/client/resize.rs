@@ -116,7 +116,7 @@ impl Resize {
 
     /// Resizes an image file in png, jpeg or webp. An image that has the size and the format stays as it is, to the byte.
     ///
-    /// It takes a part of a second for a large image: not in a task that others wait for. The color profile of the file
+    /// A large image takes a while: not in a task that others wait for. The color profile of the file
     /// is kept; what else it says of itself, such as how it was made, is not true of the new image and is left out.
     ///
     /// # Errors

@@ -30,10 +30,7 @@ impl Verbatim {
         let shared = Arc::<Shared>::default();
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if serving.closed.load(Ordering::SeqCst) {
-                    return;
-                }
+            for stream in listener.incoming().flatten().take_while(|_| !serving.closed.load(Ordering::SeqCst)) {
                 let serving = Arc::clone(&serving);
                 // A peer that hangs up wants nothing more.
                 std::thread::spawn(move || drop(serve(stream, &serving)));

@@ -275,24 +275,19 @@ fn everything_new_that_an_upstream_says_passes_the_gateway() {
     for ways in [&WAYS[..4], &WAYS[4..]] {
         let accounts = if ways[0] == Way::Drawn { [account("talks").speaking_responses()] } else { [account("draws")] };
         let mut gateway = Gateway::with("", &accounts);
-        for (name, change) in changes() {
-            for way in ways {
-                let said = said(*way, &change);
-                upstream.say(said.content_type, said.body);
-                let client = Client::new(&gateway.base_url(), gateway.secret()).expect("a client");
-                rows += 1;
-                match read(&client, *way, &format!("{name} {way:?}")) {
-                    Ok(read) => {
-                        let found = harms(*way, &said.expected, &read).into_iter();
-                        lost.extend(found.map(|found| format!("{name}, {way:?}: {found}")));
-                    }
-                    Err(error) => {
-                        lost.push(format!("{name}, {way:?}: {error}"));
-                        // The account may be out of use now.
-                        gateway = Gateway::with("", &accounts);
-                    }
-                }
+        let all = changes().into_iter().flat_map(|change| ways.iter().map(move |way| (*way, change.clone())));
+        for (way, (name, change)) in all {
+            let said = said(way, &change);
+            upstream.say(said.content_type, said.body);
+            let client = Client::new(&gateway.base_url(), gateway.secret()).expect("a client");
+            rows += 1;
+            let read = read(&client, way, &format!("{name} {way:?}"));
+            if read.is_err() {
+                // The account may be out of use now.
+                gateway = Gateway::with("", &accounts);
             }
+            let found = read.map_or_else(|error| vec![error], |read| harms(way, &said.expected, &read));
+            lost.extend(found.iter().map(|found| format!("{name}, {way:?}: {found}")));
         }
     }
     assert!(rows >= 50 && lost.is_empty(), "{} in {rows}:\n{}", lost.len(), lost.join("\n"));
