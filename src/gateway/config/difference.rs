@@ -55,33 +55,7 @@ impl Config {
     /// Turns this configuration into the one that can come into force, and returns the differences. Settings that a
     /// running process cannot change are set back to the values in force.
     pub(crate) fn take_over(&mut self, in_force: &Self) -> Difference {
-        // Nothing is left out here, so that a new setting is compared as well.
-        let Self {
-            listen: _,
-            metrics_listen: _,
-            public_url: _,
-            trusted_proxies: _,
-            data_dir: _,
-            skills_dir: _,
-            max_keys_per_member: _,
-            drain_timeout: _,
-            answer_deadline: _,
-            log_format: _,
-            shutdown_delay: _,
-            text_models: _,
-            image_models: _,
-            connections: _,
-            deadlines: _,
-            accounts: _,
-            groups: _,
-            replay: _,
-            retention: _,
-            uploads: _,
-            master_key: _,
-            admin_token: _,
-            sources: _,
-            file: _,
-        } = in_force;
+        in_force.name_every_setting();
         let new = self;
         let mut restart = keep!(
             new,
@@ -122,6 +96,39 @@ impl Config {
             settings,
             restart,
         }
+    }
+}
+
+impl Config {
+    /// Does nothing. A setting that is added does not compile before it is named here, so nobody forgets to compare it in
+    /// [`Self::take_over`].
+    const fn name_every_setting(&self) {
+        let Self {
+            listen: _,
+            metrics_listen: _,
+            public_url: _,
+            trusted_proxies: _,
+            data_dir: _,
+            skills_dir: _,
+            max_keys_per_member: _,
+            drain_timeout: _,
+            answer_deadline: _,
+            log_format: _,
+            shutdown_delay: _,
+            text_models: _,
+            image_models: _,
+            connections: _,
+            deadlines: _,
+            accounts: _,
+            groups: _,
+            replay: _,
+            retention: _,
+            uploads: _,
+            master_key: _,
+            admin_token: _,
+            sources: _,
+            file: _,
+        } = self;
     }
 }
 

@@ -23,9 +23,7 @@ impl Fixture {
     async fn new() -> Self {
         let (dir, sqlite) = fresh().await;
         let store = Double::of(sqlite);
-        let ledger = Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new()))
-            .await
-            .unwrap();
+        let ledger = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
         Self { ledger, store, dir }
     }
 
@@ -162,8 +160,7 @@ async fn an_open_record_is_durable_before_open_returns() {
     std::mem::forget(fixture.open("r1").await);
     // The process that would have closed it is gone; the next one starts.
     let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
-    let next =
-        Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
+    let next = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
     let expected = BTreeMap::from([("r1".to_owned(), State::Interrupted)]);
     assert_eq!(states(&*store).await, expected);
     // A third one changes nothing.

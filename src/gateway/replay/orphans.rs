@@ -321,8 +321,7 @@ impl Orphans {
         gone.into_iter().for_each(|gone| self.dispose(gone));
     }
 
-    /// Makes the answer of an orphan durable, so that it survives the process. If that fails, the orphan is kept in
-    /// this process.
+    /// Makes the answer of an orphan durable. If that fails, it is kept in this process only.
     async fn store(self: &Arc<Self>, place: Place) {
         let Some((expected, answer, tape)) = self.index().unstored(place) else { return };
         let (Some(fingerprint), Some(frames)) = (expected.fingerprint, tape.frames()) else { return };
@@ -371,8 +370,7 @@ impl Orphans {
         }
     }
 
-    /// Removes the file of a dropped answer. Its row stays, or an empty file: after a restart they show that the answer
-    /// is lost.
+    /// Removes the file of a dropped answer. Its row or an empty file stays, to show after a restart that it is lost.
     fn dispose(&self, gone: RemovedAnswer) {
         gone.note.iter().for_each(Frames::empty);
         gone.stored.into_iter().for_each(|file| self.keyed.shelf.remove(&file));

@@ -1,5 +1,6 @@
 //! The room over a real store and real files, with answers that come when a test says so.
 
+mod called_back;
 mod commits;
 mod keyed;
 mod orphans;
