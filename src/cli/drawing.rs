@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::installation::run;
 use super::output::{print, print_bytes, print_json, remark};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, ImageCount, Images, Output, PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
 };
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
@@ -232,16 +232,18 @@ impl Drawing {
             // The other images have been paid for as well, so one that cannot be written does not stop them.
             let written = kept.write(&target.path(index, kept.format()), self.force).await;
             let written = written.map_err(Failure::from).and_then(|path| {
-                let file = WrittenFile { path, upscaled_from: kept.upscaled_from() };
-                let beside = if self.sidecar { report.write_beside(&file, &image) } else { Ok(()) };
-                files.push(file);
-                beside
+                files.push(WrittenFile { path, upscaled_from: kept.upscaled_from() });
+                files.last().map_or(Ok(()), |file| self.describe(&report, file, &image))
             });
             failure = failure.or(written.err());
         }
         // Every file is there before anything is printed, for nobody may read that.
         let told = self.tell(&report, &files);
         failure.map_or(told, Err)
+    }
+
+    fn describe(&self, report: &Report, file: &WrittenFile, image: &Image) -> Result<(), Failure> {
+        if self.sidecar { report.write_beside(file, image) } else { Ok(()) }
     }
 
     fn tell(&self, report: &Report, files: &[WrittenFile]) -> Result<(), Failure> {

@@ -30,7 +30,7 @@ use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
 /// use imagate::size;
 ///
 /// let resize = Resize::to(size!("3840x2160")).fit(Fit::Stretch).format(Format::Webp);
-/// assert!(resize.apply(b"no image").is_err());
+/// assert!(resize.apply("no image").is_err());
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it does nothing until it is applied to an image"]

@@ -32,14 +32,12 @@ impl Keys {
         let (keys, stopping) = (Arc::downgrade(self), CancellationToken::new());
         let stopped = stopping.clone();
         let task = tokio::runtime::Handle::current().spawn(async move {
-            let (mut well, mut written) = (true, Instant::now());
-            while let Some(keys) = keys.upgrade() {
+            let (mut well, mut written, mut stops) = (true, Instant::now(), false);
+            while !stops && let Some(keys) = keys.upgrade() {
                 well = keys.round(well).await;
                 written = keys.write_when_due(written).await;
                 drop(keys);
-                if timeout(REFRESH_EVERY, stopped.cancelled()).await.is_ok() {
-                    return;
-                }
+                stops = timeout(REFRESH_EVERY, stopped.cancelled()).await.is_ok();
             }
         });
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(Watch { stopping, task });

@@ -93,7 +93,7 @@ mod tests {
     const PIECE: usize = 64 * 1024;
 
     /// A body that is sent piece by piece.
-    struct Sent(mpsc::UnboundedReceiver<Bytes>);
+    struct Sent(mpsc::Receiver<Bytes>);
 
     impl Body for Sent {
         type Data = Bytes;
@@ -108,9 +108,9 @@ mod tests {
     }
 
     /// A body of so many pieces, and of those that are sent later. It has no end as long as there is a sender.
-    fn body(pieces: usize) -> (mpsc::UnboundedSender<Bytes>, Sent) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (0..pieces).for_each(|_| sender.send(Bytes::from(vec![0; PIECE])).unwrap());
+    fn body(pieces: usize) -> (mpsc::Sender<Bytes>, Sent) {
+        let (sender, receiver) = mpsc::channel(128);
+        (0..pieces).for_each(|_| sender.try_send(Bytes::from(vec![0; PIECE])).unwrap());
         (sender, Sent(receiver))
     }
 
@@ -146,7 +146,7 @@ mod tests {
         let (sender, body) = body(1);
         let later = async {
             sleep(Duration::from_secs(300)).await;
-            sender.send(Bytes::from_static(b"the rest")).unwrap();
+            sender.try_send(Bytes::from_static(b"the rest")).unwrap();
             drop(sender);
         };
         let mut body = PacedBody::new(body, &CancellationToken::new());
@@ -161,7 +161,7 @@ mod tests {
         let stop = async {
             sleep(Duration::from_secs(5)).await;
             cutoff.cancel();
-            sender.send(Bytes::from_static(b"an event that says so")).unwrap();
+            sender.try_send(Bytes::from_static(b"an event that says so")).unwrap();
         };
         let begun = Instant::now();
         assert_eq!(tokio::join!(take(&mut body, 0), stop).0, (2, Some(Broken::Cutoff)));
