@@ -136,7 +136,7 @@ impl RelayBody {
                 }
                 self.queue.extend(pieces);
             }
-            Poll::Ready(Ok(Step::End(tail, summary))) => self.close(Ending::Complete, summary, Ok(tail)),
+            Poll::Ready(Ok(Step::End(tail, summary))) => self.close(Ending::Complete, *summary, Ok(tail)),
             Poll::Ready(Err(broken)) => {
                 let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(broken));
                 self.close(Ending::Broken(broken), summary, last);
@@ -204,7 +204,7 @@ async fn finish(mut course: Course, cutoff: Option<Cutoff>, on_end: OnEnd) {
         loop {
             match std::future::poll_fn(|cx| course.poll_step(cx)).await {
                 Ok(Step::Pieces(_)) => {}
-                Ok(Step::End(_, summary)) => break Ok(summary),
+                Ok(Step::End(_, summary)) => break Ok(*summary),
                 Err(broken) => break Err(broken),
             }
         }

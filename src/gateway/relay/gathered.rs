@@ -70,7 +70,7 @@ pub(crate) async fn keep(proven: Proven, writer: Writer) -> Result<Kept, Unkept>
         })?;
         let (pieces, summary) = match step {
             Step::Pieces(pieces) => (pieces, None),
-            Step::End(tail, summary) => (vec![tail], Some(summary)),
+            Step::End(tail, summary) => (vec![tail], Some(*summary)),
         };
         for piece in pieces {
             let Some(open) = writer.take() else { break };
@@ -116,7 +116,7 @@ impl Gathered {
     /// The next pieces for the caller.
     pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
         let Some(image) = self.images.get(self.at) else {
-            return Poll::Ready(Ok(Step::End(self.end(), self.summary.clone())));
+            return Poll::Ready(Ok(Step::End(self.end(), Box::new(self.summary.clone()))));
         };
         let (file, offset) = (&image.element, self.offset);
         let reading = self.reading.get_or_insert_with(|| {

@@ -116,7 +116,7 @@ impl Pass {
         }
         if self.ready.is_empty() && self.complete {
             let tail = std::mem::take(&mut self.tail).freeze();
-            return Poll::Ready(Ok(Step::End(tail, self.summary())));
+            return Poll::Ready(Ok(Step::End(tail, Box::new(self.summary()))));
         }
         Poll::Ready(Ok(Step::Pieces(std::mem::take(&mut self.ready))))
     }

@@ -75,7 +75,7 @@ pub(super) enum Step {
     /// Something came; perhaps nothing of it goes out.
     Pieces(Vec<Bytes>),
     /// The answer is complete: its last bytes, and what it held.
-    End(Bytes, Summary),
+    End(Bytes, Box<Summary>),
 }
 
 /// The upstream's body with everything behind it.
@@ -159,7 +159,7 @@ impl Tap {
             return Poll::Ready(Ok(Step::Pieces(waiting)));
         }
         let summary = self.summary();
-        Poll::Ready(Ok(Step::End(either!(&mut self.output, finish), summary)))
+        Poll::Ready(Ok(Step::End(either!(&mut self.output, finish), Box::new(summary))))
     }
 
     /// What the answer held so far.

@@ -137,7 +137,7 @@ impl Place {
         let Self { group, row, .. } = self;
         write!(text, "\n[[groups]]\nname = \"{group}\"\n").expect("text");
         if let Some(time) = row.deadline {
-            write!(text, "image_deadline = \"{time}ms\"\n").expect("text");
+            writeln!(text, "image_deadline = \"{time}ms\"").expect("text");
         }
         for (number, token) in self.tokens.iter().enumerate() {
             let file = secrets.join(format!("{group}-{number}"));
