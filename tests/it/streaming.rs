@@ -262,8 +262,7 @@ fn the_type_may_stand_in_the_event_line_or_in_the_data_alone() {
 fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::before(&upstream);
-    for script in ["plain", "plain shape=usage-first", "plain omit=size,quality,created", "plain framing=chunked drip"]
-    {
+    for script in ["plain", "plain shape=usage-first", "plain omit=size,created", "plain framing=chunked drip"] {
         for operation in [Operation::Generate, Operation::Edit] {
             let events = operation.events(&gateway, script, 2);
             let attempt = upstream.ledger().pop().expect("an attempt");

@@ -25,7 +25,7 @@ fn codex_completes_a_turn_through_its_own_provider() {
     stage.passed(1);
     let record = stage.gateway.settled(1).remove(0);
     assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)));
-    assert_eq!(record["usage"]["output_tokens_details"]["text_tokens"], 50);
+    assert_eq!(record["host_usage"]["output_tokens"], 50, "{record}");
 }
 
 #[test]
