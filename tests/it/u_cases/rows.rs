@@ -148,7 +148,7 @@ fn silence() -> Vec<Row> {
         row("U12", "slow, but each event in time")
             .plain(&["sse events=~2500,p,~2500,p,~2500,c"])
             .streamed(&["events=~2500,p,~2500,p,~2500,c"])
-            .deadline(4000),
+            .deadline(12_000),
         row("U13", "one KiB a second for ever")
             .plain(&["b64=2000000 reads=1024 pace=1000"])
             .streamed(&["events=c b64=2000000 reads=1024 pace=1000"])
