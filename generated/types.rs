@@ -503,7 +503,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
         value.parse()
     }
 }
-/// One image.
+/// One image. Fields that are not listed here may come along.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Image {
     /// The bytes of the image file as base64 text: standard alphabet, padded, without line breaks and without a `data:` prefix.
@@ -661,7 +661,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageEditCompletedEventT
 }
 /// One event of the stream of an edit, as it stands in the `data` line.
 ///
-/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead.
+/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
 pub enum ImageEditEvent {
@@ -1119,7 +1119,7 @@ for ImageGenerationCompletedEventType {
 }
 /// One event of the stream of a generation, as it stands in the `data` line.
 ///
-/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead.
+/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
 pub enum ImageGenerationEvent {
@@ -1545,7 +1545,7 @@ impl<'de> ::serde::Deserialize<'de> for ImageUrl {
             })
     }
 }
-/// What making the images used. Billing is by these numbers.
+/// What making the images used. Billing is by these numbers. Counts that are not listed here may come along.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImageUsage {
     /// Tokens of the prompt and the input images.
@@ -1567,7 +1567,9 @@ impl ImageUsage {
 }
 /// The images, and what they cost.
 ///
-/// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one. Fields that are not listed here may come along.
+/// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one.
+///
+/// The upstream may speak a later version of this contract. So a word of `background`, `output_format`, `quality` or `size`, the name of a model, and a field may come along that is not listed here, as the upstream says it: keep words that you do not know as text, and pass over fields that you do not know. Left out are fields that name the upstream's account, credentials and addresses, and fields beyond 64 KiB in all.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -2051,7 +2053,7 @@ impl ::std::default::Default for Quality {
         Quality::Auto
     }
 }
-/// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only.
+/// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only. An answer may carry another word of a later version.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -2106,7 +2108,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedBackground {
         value.parse()
     }
 }
-/// The quality that an image was really made with; never `auto`.
+/// The quality that an image was really made with; never `auto`. An answer may carry another word of a later version.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
