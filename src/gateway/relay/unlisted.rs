@@ -88,7 +88,7 @@ const NAMES: [&str; 26] = [
 /// `token`, `access_token`: never the plural, which counts.
 const TOKEN: &str = "token";
 
-/// What keys and ids of organizations and projects begin with, and how long they are at least.
+/// The beginnings of keys and of ids of organizations and projects, and their least length.
 const ID_PREFIXES: [&str; 3] = ["sk-", "org-", "proj_"];
 const ID_MIN: usize = 20;
 
@@ -135,13 +135,13 @@ fn clean(value: &Value) -> Option<Value> {
     }
 }
 
-/// Whether a name is about the upstream's account, in any spelling.
+/// True if a name is about the upstream's account, in any spelling.
 fn is_of_account(name: &str) -> bool {
     let low: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     NAMES.contains(&low.as_str()) || low.ends_with(TOKEN) || NAME_PARTS.iter().any(|part| low.contains(part))
 }
 
-/// Whether a text is an address, opens something, or is the name of an account.
+/// True if a text is an address, opens something, or is the name of an account.
 fn is_telling(text: &str) -> bool {
     let text = text.trim();
     let begins = |prefix: &str| text.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));

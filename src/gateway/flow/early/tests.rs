@@ -7,7 +7,7 @@ use crate::gateway::replay::{Follower, Head};
 
 const LATE: Duration = Duration::from_secs(40);
 
-/// What an earlier request with the same idempotency key left behind.
+/// The answer that an earlier request with the same idempotency key left behind.
 fn followed(status: u16, body: impl Into<Bytes>) -> Made {
     let head = Head { status, content_type: "x/y".to_owned(), headers: std::collections::BTreeMap::new() };
     let follower = Follower::of_whole(&head, body.into());

@@ -223,7 +223,7 @@ impl Found {
         self.others_length = 0;
     }
 
-    /// Whether a member of an item is kept that no document has: only of the image that counts.
+    /// True if this member of an item is kept, which no document has: only of the image that counts.
     fn wants_other(&self, member: &str) -> bool {
         let is_open = matches!(self.image, Image::None | Image::Passing | Image::Whole(None));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

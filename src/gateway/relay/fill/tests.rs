@@ -91,7 +91,7 @@ fn usage_is_completed_and_made_whole() {
     let usage = tokens(&json!({"input_tokens": 17.0, "output_tokens": 196})).expect("has counts");
     assert_eq!(
         usage,
-        Tokens { input: 17, input_text: 17, output: 196, output_image: 196, total: 213, ..Tokens::default() }
+        TokenCounts { input: 17, input_text: 17, output: 196, output_image: 196, total: 213, ..TokenCounts::default() }
     );
     assert_eq!(tokens(&json!("many")), None);
     assert_eq!(tokens(&json!({"total_tokens": 5})), None);
