@@ -16,9 +16,9 @@ const DEMANDS: usize = 121;
 const NOTHING: &str = "nothing to hold";
 /// The cells of a row: number, demand, files, tests, verdict.
 const CELLS: usize = 5;
-/// How the path of a test of the crate or of the chores begins, and the folder of its modules.
+/// The beginning of the path of a unit test, and the folder of its modules.
 const UNITS: [(&str, &str); 2] = [("unit ", "src/"), ("xtask ", "xtask/src/")];
-/// How the path of any other test begins; its modules are below `tests/`.
+/// The beginning of the path of any other test; its modules are below `tests/`.
 const SUITES: [&str; 3] = ["it::", "drift::", "skills::"];
 
 /// The files of the repository, by their paths.
@@ -35,7 +35,7 @@ struct Row<'a> {
     verdict: &'a str,
 }
 
-/// What the page says and the repository does not, with the line.
+/// The statements of the page that the repository contradicts, with their lines.
 pub(super) fn untrue(sources: &[Source]) -> Vec<(usize, String)> {
     let texts = sources.iter().map(|source| (&*source.path, &*source.text)).collect();
     let repository = Repository { texts };
@@ -109,7 +109,7 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
 // === impl Repository ===
 
 impl Repository<'_> {
-    /// What a row names and is not there.
+    /// The files and tests that a row names and that do not exist.
     fn faults(&self, row: &Row<'_>) -> Vec<String> {
         let mut faults = Vec::new();
         for (cell, what) in [(row.files, "file"), (row.tests, "test")] {
@@ -127,7 +127,7 @@ impl Repository<'_> {
         self.texts.get(path).copied()
     }
 
-    /// Why this holds nothing, if it does not.
+    /// The reason for which a test holds nothing, if there is one.
     fn fault_of_test(&self, test: &str) -> Option<String> {
         if let Some((path, case)) = test.split_once(".json: ") {
             let table = self.text(&format!("{path}.json")).and_then(|text| serde_json::from_str::<Value>(text).ok());
