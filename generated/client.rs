@@ -18,7 +18,7 @@ use progenitor_client::{encode_path, ClientHooks, OperationInfo, RequestBuilderE
 ///
 /// # Errors
 ///
-/// Every error has the same JSON body, with `message`, `type`, `param` and `code`. Every answer carries `x-request-id`; every error carries `x-should-retry`, because an image is paid for and sending a request again can pay for it twice. `retry-after` is never above 60 seconds; longer waits stand in the body as `resets_at` and `resets_in_seconds`.
+/// Every error has the same JSON body, with `message`, `type`, `param` and `code`. Every answer carries `x-request-id`; every error carries `x-should-retry`, because an image is paid for and sending a request again can pay for it twice. `retry-after` is never above 60 seconds; longer waits stand in the body as `resets_at` and `resets_in_seconds`. That holds at every address below `/v1` and for every method; only the answer to `HEAD` leaves the body out. What is no request of HTTP/1, or has an address or a head too large to be read, gets a status, and neither body nor these headers.
 ///
 /// A prompt or an image that the content policy refuses is a 502 with code `upstream_error`, reason `content_refused` and `x-should-retry: false`.
 ///

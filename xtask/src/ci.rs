@@ -38,7 +38,7 @@ const STEPS: [Step; 10] = [
     Step::new("tools", "what the other steps need is installed", outside::tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are what the documents say", generate),
-    Step::new("tidy", "rooms, imports and sizes are what ARCHITECTURE.md says", tidy_up),
+    Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are true, sizes within bounds", tidy_up),
     Step::new("clippy", "no lint speaks, with everything switched on", clippy),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),
     Step::new("features", "each feature stands alone", features),

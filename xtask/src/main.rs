@@ -10,7 +10,7 @@ usage: cargo xtask <chore>
 
   generate           write generated/ and the tables of README.md and of our API reference from the documents
   generate --check   only compare; exit 4 if something is stale
-  tidy               hold the code against ARCHITECTURE.md and the habits of the house; exit 4 on a finding
+  tidy               hold the code against ARCHITECTURE.md, docs/specification.md and the habits of the house; exit 4 on a finding
   test               everything that must hold before a change lands; goes on after a failure; exit 4 if there was one
   test --only STEP   one step of it (may stand several times)
   test --list        the steps

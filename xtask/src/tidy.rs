@@ -1,11 +1,13 @@
 //! `cargo xtask tidy`: what neither the compiler nor clippy looks at.
 //!
 //! Holds the code against ARCHITECTURE.md (which rooms there are, and who may import whom), and against the sizes and
-//! habits of the house. Every check is a pure function from texts to findings.
+//! habits of the house; and docs/specification.md against the tests and files that it names. Every check is a pure
+//! function from texts to findings.
 
 mod imports;
 mod map;
 mod sizes;
+mod specification;
 mod tokens;
 mod words;
 
@@ -66,6 +68,8 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
         }
         findings.extend(found.into_iter().map(|(line, message)| Finding { path: source.path.clone(), line, message }));
     }
+    let untrue = specification::untrue(sources).into_iter();
+    findings.extend(untrue.map(|(line, message)| Finding { path: specification::PAGE.to_owned(), line, message }));
     findings.sort();
     findings.dedup();
     Ok(findings)
@@ -109,8 +113,10 @@ mod tests {
 
     fn house(image: &str) -> Vec<Source> {
         let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let row = |number| format!("| {number} | A demand. | nothing to hold | nothing to hold | yes |\n");
         vec![
             source(ARCHITECTURE, DOCUMENT),
+            source(specification::PAGE, &(1..=121).map(row).collect::<String>()),
             source("src/image.rs", image),
             source("src/wire.rs", "use crate::image::Size;\n"),
         ]
@@ -135,6 +141,15 @@ mod tests {
                 "src/image.rs:4: `image` never names `tokio` (ARCHITECTURE.md)",
             ]
         );
+    }
+
+    #[test]
+    fn a_house_without_the_page_of_the_specification_is_not_tidy() {
+        let mut house = house("pub struct Size;\n");
+        house.retain(|source| source.path != specification::PAGE);
+        let findings = check(&house).unwrap();
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].to_string(), "docs/specification.md:1: the page is missing");
     }
 
     #[test]

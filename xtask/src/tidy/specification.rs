@@ -1,0 +1,288 @@
+//! Holds `docs/specification.md` against the repository: each demand has its row, and every file, test, case and
+//! decision that a row names exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Source;
+use super::tokens::{Kind, Token, tokens};
+
+/// The page with a row for each demand of the specification.
+pub(super) const PAGE: &str = "docs/specification.md";
+/// The demands of the specification.
+const DEMANDS: usize = 121;
+/// In place of files or tests, for a sentence that demands nothing of the program.
+const NOTHING: &str = "nothing to hold";
+/// The cells of a row: number, demand, files, tests, verdict.
+const CELLS: usize = 5;
+/// The beginning of the path of a unit test, and the folder of its modules.
+const UNITS: [(&str, &str); 2] = [("unit ", "src/"), ("xtask ", "xtask/src/")];
+/// The beginning of the path of any other test; its modules are below `tests/`.
+const SUITES: [&str; 3] = ["it::", "drift::", "skills::"];
+
+/// The files of the repository, by their paths.
+struct Repository<'a> {
+    texts: BTreeMap<&'a str, &'a str>,
+}
+
+/// A row of the table.
+struct Row<'a> {
+    line: usize,
+    number: &'a str,
+    files: &'a str,
+    tests: &'a str,
+    verdict: &'a str,
+}
+
+/// The statements of the page that the repository contradicts, with their lines.
+pub(super) fn untrue(sources: &[Source]) -> Vec<(usize, String)> {
+    let texts = sources.iter().map(|source| (&*source.path, &*source.text)).collect();
+    let repository = Repository { texts };
+    let Some(page) = repository.text(PAGE) else {
+        return vec![(1, "the page is missing".to_owned())];
+    };
+    let (rows, mut found) = rows(page);
+    let numbers: Vec<&str> = rows.iter().map(|row| row.number).collect();
+    let expected: Vec<String> = (1..=DEMANDS).map(|number| number.to_string()).collect();
+    if let Some(at) = (0..numbers.len().max(DEMANDS))
+        .find(|at| numbers.get(*at).copied() != expected.get(*at).map(|number| &**number))
+    {
+        let line = rows.get(at).map_or(1, |row| row.line);
+        found.push((line, format!("the rows are not numbered 1 to {DEMANDS} without a gap: see row {}", at + 1)));
+    }
+    for row in &rows {
+        found.extend(repository.faults(row).into_iter().map(|fault| (row.line, fault)));
+    }
+    found.extend(decisions(page, &rows));
+    found
+}
+
+/// The rows of every table of the page, and the lines that are none.
+fn rows(page: &str) -> (Vec<Row<'_>>, Vec<(usize, String)>) {
+    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    for (index, text) in page.lines().enumerate() {
+        if !text.starts_with('|') || text.starts_with("| #") || text.starts_with("|-") || text.starts_with("| -") {
+            continue;
+        }
+        let cells: Vec<&str> = text.trim().trim_matches('|').split('|').map(str::trim).collect();
+        let line = index + 1;
+        match <[&str; CELLS]>::try_from(cells) {
+            Ok([number, _, files, tests, verdict]) => rows.push(Row { line, number, files, tests, verdict }),
+            Err(cells) => found.push((line, format!("a row has {CELLS} cells, and not {}", cells.len()))),
+        }
+    }
+    (rows, found)
+}
+
+/// Decisions that a row refers to and nobody has written down, and the other way round.
+fn decisions(page: &str, rows: &[Row<'_>]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut written = BTreeSet::new();
+    for (index, line) in page.lines().enumerate() {
+        let Some((name, _)) = line.strip_prefix("- **").and_then(|line| line.split_once("**")) else { continue };
+        if !rows.iter().any(|row| named(row.verdict).any(|decision| decision == name)) {
+            found.push((index + 1, format!("no row refers to the decision {name}")));
+        }
+        written.insert(name);
+    }
+    for row in rows {
+        let unknown = named(row.verdict).filter(|name| !written.contains(name));
+        found.extend(unknown.map(|name| (row.line, format!("the decision {name} is not written down"))));
+        if row.verdict != "yes" && named(row.verdict).next().is_none() {
+            found.push((row.line, "a demand holds (`yes`), or there is a `decision D-1`".to_owned()));
+        }
+    }
+    found
+}
+
+/// The decisions that a verdict names.
+fn named(verdict: &str) -> impl Iterator<Item = &str> {
+    verdict.strip_prefix("decision ").into_iter().flat_map(|names| names.split(", "))
+}
+
+/// The words between backticks.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+// === impl Repository ===
+
+impl Repository<'_> {
+    /// The files and tests that a row names and that do not exist.
+    fn faults(&self, row: &Row<'_>) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (cell, what) in [(row.files, "file"), (row.tests, "test")] {
+            if quoted(cell).next().is_none() && cell != NOTHING {
+                faults.push(format!("the row names no {what}; a sentence that demands none says `{NOTHING}`"));
+            }
+        }
+        let lost = quoted(row.files).filter(|path| self.text(path).is_none());
+        faults.extend(lost.map(|path| format!("there is no file `{path}`")));
+        faults.extend(quoted(row.tests).filter_map(|test| self.fault_of_test(test)));
+        faults
+    }
+
+    fn text(&self, path: &str) -> Option<&str> {
+        self.texts.get(path).copied()
+    }
+
+    /// The reason for which a test holds nothing, if there is one.
+    fn fault_of_test(&self, test: &str) -> Option<String> {
+        if let Some((path, case)) = test.split_once(".json: ") {
+            let table = self.text(&format!("{path}.json")).and_then(|text| serde_json::from_str::<Value>(text).ok());
+            let mut cases = table.as_ref().and_then(Value::as_array).into_iter().flatten();
+            return (!cases.any(|row| row["name"] == case)).then(|| format!("there is no case `{test}`"));
+        }
+        let unit = UNITS.iter().find_map(|(kind, folder)| Some((*folder, test.strip_prefix(kind)?)));
+        let suite = SUITES.iter().any(|suite| test.starts_with(suite)).then_some(("tests/", test));
+        let Some((folder, path)) = unit.or(suite) else {
+            return self.text(test).is_none().then(|| format!("there is no test `{test}`"));
+        };
+        let mut modules: Vec<&str> = path.split("::").collect();
+        let name = modules.pop()?;
+        let found = (1..=modules.len()).rev().find_map(|depth| {
+            let text = self.text(&format!("{folder}{}.rs", modules[..depth].join("/")))?;
+            Some((text, &modules[depth..]))
+        });
+        match found.and_then(|(text, inner)| is_ignored(text, inner, name)) {
+            None => Some(format!("there is no test `{test}`")),
+            Some(true) => Some(format!("the test `{test}` is ignored")),
+            Some(false) => None,
+        }
+    }
+}
+
+/// True if the test of this name is left out by default; nothing if there is none in a source with these inner modules.
+fn is_ignored(source: &str, modules: &[&str], name: &str) -> Option<bool> {
+    let tokens: Vec<Token<'_>> = tokens(source).into_iter().filter(|token| !token.is_comment()).collect();
+    let places = |first: &'static str, second: &str| {
+        let pairs = tokens.windows(2).enumerate();
+        let found = pairs.filter(|(_, pair)| pair[0].is_word(first) && pair[1].is_word(second));
+        found.map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    if modules.iter().any(|module| places("mod", module).is_empty()) {
+        return None;
+    }
+    let functions = places("fn", name).into_iter().map(|at| attributes(&tokens[..at]));
+    let test = functions.into_iter().find(|attributes| attributes.contains("test"));
+    test.map(|attributes| attributes.contains("ignore"))
+}
+
+/// The words of the attributes that stand directly before the end.
+fn attributes<'a>(tokens: &[Token<'a>]) -> BTreeSet<&'a str> {
+    let words = tokens.iter().rev().scan(0_usize, |depth, token| {
+        match token.kind {
+            Kind::Mark(']') => *depth += 1,
+            Kind::Mark('[') => *depth = depth.checked_sub(1)?,
+            // Between attributes and the function stand only words about the function.
+            Kind::Mark(mark) if *depth == 0 && mark != '#' => return None,
+            Kind::Mark(_) | Kind::Word(_) | Kind::Text | Kind::Comment(_) => {}
+        }
+        Some((*depth, token))
+    });
+    let inside = words.filter(|(depth, _)| *depth > 0);
+    inside.filter_map(|(_, token)| if let Kind::Word(word) = token.kind { Some(word) } else { None }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str =
+        "`src/image.rs` | `unit image::tests::edges_end`, `it::slow::waits`, `tests/cases.json: size 'x'`";
+
+    /// The page of a repository in which everything is as it says, but for one row.
+    fn page(number: usize, row: &str) -> String {
+        let rows = (1..=DEMANDS).map(|at| {
+            format!(
+                "| {at} | A demand. | {} |\n",
+                if at == number { row } else { "`src/image.rs` | nothing to hold | yes" }
+            )
+        });
+        format!("# Title\n\n| # | Demand |\n|---|---|\n{}\n- **D-1** Because.\n", rows.collect::<String>())
+    }
+
+    fn found(page: String) -> Vec<String> {
+        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let sources = [
+            source(PAGE, &page),
+            source(
+                "src/image.rs",
+                "fn edges_end() {}\nmod tests {\n    /// Why.\n    #[test]\n    fn edges_end_not() {}\n\n    #[test]\n    fn edges_end() {}\n}\n",
+            ),
+            source("tests/cases.json", r#"[{"name": "size 'x'"}]"#),
+            source("tests/drift/limits.rs", "#[test]\n#[should_panic(expected = \"x\")]\nfn is_seen() {}\n"),
+            source(
+                "tests/it/slow.rs",
+                "#[tokio::test(start_paused = true)]\nasync fn waits() {}\n#[test]\n#[ignore = \"long\"]\nfn rests() {}\nfn helps() {}\n",
+            ),
+        ];
+        untrue(&sources).into_iter().map(|(line, message)| format!("{line}: {message}")).collect()
+    }
+
+    fn with(row: &str) -> Vec<String> {
+        found(page(121, row))
+    }
+
+    #[test]
+    fn what_is_there_is_no_finding() {
+        assert_eq!(with(&format!("{ROW}, `drift::limits::is_seen` | decision D-1")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_row_names_and_is_not_there_is_found() {
+        for (row, expected) in [
+            ("`src/gone.rs` | `it::slow::waits` | decision D-1", "there is no file `src/gone.rs`"),
+            ("`src/image.rs` | `it::slow::gone` | decision D-1", "there is no test `it::slow::gone`"),
+            ("`src/image.rs` | `it::slow::helps` | decision D-1", "there is no test `it::slow::helps`"),
+            ("`src/image.rs` | `it::slow::rests` | decision D-1", "the test `it::slow::rests` is ignored"),
+            ("`src/image.rs` | `it::fast::waits` | decision D-1", "there is no test `it::fast::waits`"),
+            (
+                "`src/image.rs` | `unit image::other::edges_end` | decision D-1",
+                "there is no test `unit image::other::edges_end`",
+            ),
+            ("`src/image.rs` | `drift::limits::waits` | decision D-1", "there is no test `drift::limits::waits`"),
+            (
+                "`src/image.rs` | `tests/cases.json: size 'y'` | decision D-1",
+                "there is no case `tests/cases.json: size 'y'`",
+            ),
+            (
+                "`src/image.rs` | `tests/gone.json: size 'x'` | decision D-1",
+                "there is no case `tests/gone.json: size 'x'`",
+            ),
+            (
+                "`src/image.rs` | somewhere | decision D-1",
+                "the row names no test; a sentence that demands none says `nothing to hold`",
+            ),
+            ("`src/image.rs` | nothing to hold | decision D-1, D-2", "the decision D-2 is not written down"),
+            ("`src/image.rs` | nothing to hold | nearly | decision D-1", "a row has 5 cells, and not 6"),
+        ] {
+            let found = with(row);
+            assert!(found.contains(&format!("125: {expected}")), "{row}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_yes_or_a_decision_that_is_written_down() {
+        let found = with("`src/image.rs` | nothing to hold | nearly");
+        assert_eq!(
+            found,
+            ["127: no row refers to the decision D-1", "125: a demand holds (`yes`), or there is a `decision D-1`"]
+        );
+    }
+
+    #[test]
+    fn every_demand_has_its_row() {
+        let good = page(121, "`src/image.rs` | nothing to hold | decision D-1");
+        let seventh = "| 7 | A demand. | `src/image.rs` | nothing to hold | yes |\n";
+        let gap = |line: usize, row: usize| {
+            format!("{line}: the rows are not numbered 1 to 121 without a gap: see row {row}")
+        };
+        assert_eq!(found(good.clone()), Vec::<String>::new());
+        assert_eq!(found(good.replace(seventh, "")), [gap(11, 7)]);
+        assert_eq!(found(good.replace(seventh, &seventh.repeat(2))), [gap(12, 8)]);
+        assert_eq!(found(good.replace("| 121 |", "| 122 |")), [gap(125, 121)]);
+        assert_eq!(untrue(&[]), [(1, "the page is missing".to_owned())]);
+    }
+}
