@@ -375,6 +375,7 @@ Sends a `GET` request to `/admin/v1/records`
 
 Arguments:
 - `before`: Only the records behind this one in the list, by its request id: the last of the page before.
+- `end_user`: Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.
 - `group`: Only those of this group.
 - `key`: Only those of this key, by its id or public id.
 - `limit`: How many at most. 50 when absent.
@@ -385,6 +386,7 @@ Arguments:
 ```ignore
 let response = client.list_records()
     .before(before)
+    .end_user(end_user)
     .group(group)
     .key(key)
     .limit(limit)
@@ -471,6 +473,7 @@ Requests that are over, on the day on which they began. A member's are those of 
 Sends a `GET` request to `/admin/v1/usage`
 
 Arguments:
+- `end_user`: Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.
 - `group`: Only that of this group.
 - `key`: Only that of this key, by its id or public id.
 - `since`: From this day on, in UTC. 30 days with `until` as the last when absent.
@@ -478,6 +481,7 @@ Arguments:
 - `user`: Only that of this user, by id or name.
 ```ignore
 let response = client.retrieve_usage()
+    .end_user(end_user)
     .group(group)
     .key(key)
     .since(since)
@@ -2116,6 +2120,7 @@ pub mod builder {
     pub struct ListRecords<'a> {
         client: &'a super::Client,
         before: Result<Option<::std::string::String>, String>,
+        end_user: Result<Option<::std::string::String>, String>,
         group: Result<Option<::std::string::String>, String>,
         key: Result<Option<::std::string::String>, String>,
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
@@ -2129,6 +2134,7 @@ pub mod builder {
             Self {
                 client: client,
                 before: Ok(None),
+                end_user: Ok(None),
                 group: Ok(None),
                 key: Ok(None),
                 limit: Ok(None),
@@ -2147,6 +2153,19 @@ pub mod builder {
                 .map(Some)
                 .map_err(|_| {
                     "conversion to `:: std :: string :: String` for before failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn end_user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.end_user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for end_user failed"
                         .to_string()
                 });
             self
@@ -2243,8 +2262,20 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::RecordList>, Error<types::ErrorResponse>> {
-            let Self { client, before, group, key, limit, since, state, until, user } = self;
+            let Self {
+                client,
+                before,
+                end_user,
+                group,
+                key,
+                limit,
+                since,
+                state,
+                until,
+                user,
+            } = self;
             let before = before.map_err(Error::InvalidRequest)?;
+            let end_user = end_user.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let key = key.map_err(Error::InvalidRequest)?;
             let limit = limit.map_err(Error::InvalidRequest)?;
@@ -2270,6 +2301,7 @@ pub mod builder {
                     ::reqwest::header::HeaderValue::from_static("application/json"),
                 )
                 .query(&progenitor_client::QueryParam::new("before", &before))
+                .query(&progenitor_client::QueryParam::new("end_user", &end_user))
                 .query(&progenitor_client::QueryParam::new("group", &group))
                 .query(&progenitor_client::QueryParam::new("key", &key))
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
@@ -2644,6 +2676,7 @@ pub mod builder {
     #[derive(Debug, Clone)]
     pub struct RetrieveUsage<'a> {
         client: &'a super::Client,
+        end_user: Result<Option<::std::string::String>, String>,
         group: Result<Option<::std::string::String>, String>,
         key: Result<Option<::std::string::String>, String>,
         since: Result<Option<::chrono::naive::NaiveDate>, String>,
@@ -2654,12 +2687,26 @@ pub mod builder {
         pub fn new(client: &'a super::Client) -> Self {
             Self {
                 client: client,
+                end_user: Ok(None),
                 group: Ok(None),
                 key: Ok(None),
                 since: Ok(None),
                 until: Ok(None),
                 user: Ok(None),
             }
+        }
+        pub fn end_user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.end_user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for end_user failed"
+                        .to_string()
+                });
+            self
         }
         pub fn group<V>(mut self, value: V) -> Self
         where
@@ -2730,7 +2777,8 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::Usage>, Error<types::ErrorResponse>> {
-            let Self { client, group, key, since, until, user } = self;
+            let Self { client, end_user, group, key, since, until, user } = self;
+            let end_user = end_user.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let key = key.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
@@ -2753,6 +2801,7 @@ pub mod builder {
                     ::reqwest::header::ACCEPT,
                     ::reqwest::header::HeaderValue::from_static("application/json"),
                 )
+                .query(&progenitor_client::QueryParam::new("end_user", &end_user))
                 .query(&progenitor_client::QueryParam::new("group", &group))
                 .query(&progenitor_client::QueryParam::new("key", &key))
                 .query(&progenitor_client::QueryParam::new("since", &since))

@@ -221,6 +221,8 @@ impl schemars::JsonSchema for RotateKeyPath {
 pub struct ListRecordsQuery {
     /// Only the records behind this one in the list, by its request id: the last of the page before.
     pub before: Option<String>,
+    /// Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.
+    pub end_user: Option<String>,
     /// Only those of this group.
     pub group: Option<String>,
     /// Only those of this key, by its id or public id.
@@ -247,7 +249,7 @@ impl schemars::JsonSchema for ListRecordsQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -317,6 +319,8 @@ impl schemars::JsonSchema for DeleteTokenPath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrieveUsageQuery {
+    /// Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.
+    pub end_user: Option<String>,
     /// Only that of this group.
     pub group: Option<String>,
     /// Only that of this key, by its id or public id.
@@ -339,7 +343,7 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"group\":{\"description\":\"Only that of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only that of this key, by its id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"From this day on, in UTC. 30 days with `until` as the last when absent.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"Up to this day, which counts too, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only that of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"end_user\":{\"description\":\"Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only that of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only that of this key, by its id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"From this day on, in UTC. 30 days with `until` as the last when absent.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"Up to this day, which counts too, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only that of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }

@@ -2025,7 +2025,7 @@ pub struct Record {
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
     /// What really was in the answer, image by image.
     pub delivered: ::std::vec::Vec<RecordImage>,
-    /// The `user` of the request.
+    /// The `safety_identifier` of the request, or else its `user`; at most 256 bytes.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub end_user: ::std::option::Option<::std::string::String>,
     /// The `code` of the error that the caller read.

@@ -90,6 +90,11 @@ impl Visit {
     pub(super) fn asked(&self, name: &str) -> Option<&str> {
         Some(self.query.get(name).trim()).filter(|value| !value.is_empty())
     }
+
+    /// The same to the letter, for what others have named.
+    pub(super) fn exactly(&self, name: &str) -> Option<String> {
+        self.asked(name).map(|_| self.query.get(name).to_owned())
+    }
 }
 
 // === impl Fields ===
