@@ -1,5 +1,6 @@
 //! The settings as an operator meets them: a file, an environment, and either settings or messages.
 
+mod commands;
 mod filters;
 mod models;
 mod tokens;
