@@ -207,7 +207,7 @@ let response = client.list_groups()
     }
     /**Add a group
 
-What is set of a group is in the settings file; one that is not there has the defaults. For admins.
+A policy that cannot be used is a 400 that names the field, such as `policy.filter.words[0]`. For admins.
 
 Sends a `POST` request to `/admin/v1/groups`
 
@@ -219,6 +219,23 @@ let response = client.create_group()
 ```*/
     pub fn create_group(&self) -> builder::CreateGroup<'_> {
         builder::CreateGroup::new(self)
+    }
+    /**Look up one group
+
+An unknown name is a 404 with code `group_not_found`. For admins.
+
+Sends a `GET` request to `/admin/v1/groups/{name}`
+
+Arguments:
+- `name`: The name of the group, or its id.
+```ignore
+let response = client.retrieve_group()
+    .name(name)
+    .send()
+    .await;
+```*/
+    pub fn retrieve_group(&self) -> builder::RetrieveGroup<'_> {
+        builder::RetrieveGroup::new(self)
     }
     /**Delete a group
 
@@ -236,6 +253,27 @@ let response = client.delete_group()
 ```*/
     pub fn delete_group(&self) -> builder::DeleteGroup<'_> {
         builder::DeleteGroup::new(self)
+    }
+    /**Change the policy of a group
+
+The new policy takes the place of the former one, and is in force within a second, for requests that begin then. One that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
+
+A group of the settings file is a 409 with code `group_read_only`. For admins.
+
+Sends a `PATCH` request to `/admin/v1/groups/{name}`
+
+Arguments:
+- `name`: The name of the group, or its id.
+- `body`
+```ignore
+let response = client.update_group()
+    .name(name)
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn update_group(&self) -> builder::UpdateGroup<'_> {
+        builder::UpdateGroup::new(self)
     }
     /**List the keys
 
@@ -1340,6 +1378,87 @@ pub mod builder {
             }
         }
     }
+    /// Builder for [`Client::retrieve_group`]
+    ///
+    /// [`Client::retrieve_group`]: super::Client::retrieve_group
+    #[derive(Debug, Clone)]
+    pub struct RetrieveGroup<'a> {
+        client: &'a super::Client,
+        name: Result<::std::string::String, String>,
+    }
+    impl<'a> RetrieveGroup<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                name: Err("name was not initialized".to_string()),
+            }
+        }
+        pub fn name<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for name failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/groups/{name}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+            let Self { client, name } = self;
+            let name = name.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/groups/{}", client.baseurl, encode_path(& name.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "retrieve_group",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
     /// Builder for [`Client::delete_group`]
     ///
     /// [`Client::delete_group`]: super::Client::delete_group
@@ -1396,6 +1515,115 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "delete_group",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::update_group`]
+    ///
+    /// [`Client::update_group`]: super::Client::update_group
+    #[derive(Debug, Clone)]
+    pub struct UpdateGroup<'a> {
+        client: &'a super::Client,
+        name: Result<::std::string::String, String>,
+        body: Result<types::builder::GroupUpdate, String>,
+    }
+    impl<'a> UpdateGroup<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                name: Err("name was not initialized".to_string()),
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn name<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for name failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::GroupUpdate>,
+            <V as std::convert::TryInto<types::GroupUpdate>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| {
+                    format!("conversion to `GroupUpdate` for body failed: {}", s)
+                });
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(
+                types::builder::GroupUpdate,
+            ) -> types::builder::GroupUpdate,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `PATCH` request to `/admin/v1/groups/{name}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+            let Self { client, name, body } = self;
+            let name = name.map_err(Error::InvalidRequest)?;
+            let body = body
+                .and_then(|v| types::GroupUpdate::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/groups/{}", client.baseurl, encode_path(& name.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .patch(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "update_group",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;

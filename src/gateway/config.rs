@@ -36,7 +36,7 @@ pub(crate) use account::{Account, Credentials, Endpoint, Grant, Oauth, Upstream}
 pub(crate) use address::Listen;
 pub(crate) use difference::Difference;
 pub(crate) use group::{Filter, Group, Moderation};
-pub(crate) use kept::account_from_json;
+pub(crate) use kept::{account_from_json, group_from_json};
 pub(crate) use model::ImageModel;
 pub(crate) use problem::Problem;
 pub(crate) use proxies::Proxies;
@@ -45,6 +45,7 @@ pub(crate) use raw::{ClientAuth, Delivery, Fallback, LogFormat, OnError, Protoco
 pub(crate) use schema::schema_json;
 pub(crate) use secret::Secret;
 pub(crate) use surroundings::{Machine, Surroundings};
+pub(crate) use written::words_of;
 
 /// The group that is always there.
 pub(crate) const DEFAULT_GROUP: &str = "default";

@@ -215,6 +215,27 @@ pub(super) fn resolve_account(layers: &Layers, surroundings: &dyn Surroundings) 
     desk.finish(account)
 }
 
+/// The default of the time to finish.
+pub(super) fn drain_timeout(groups: &[Group], deadlines: Deadlines) -> Duration {
+    let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
+    (longest + DRAIN_MARGIN).min(duration::LONGEST)
+}
+
+/// Turns one group that stands in no file into one as usable, beside these settings.
+///
+/// # Errors
+///
+/// Everything that is wrong.
+pub(super) fn resolve_group(
+    layers: &Layers,
+    beside: &Config,
+    surroundings: &dyn Surroundings,
+) -> Result<Group, Vec<Problem>> {
+    let mut desk = Desk::new(layers, surroundings);
+    let group = desk.groups(beside.deadlines, beside.text_models.as_deref()).swap_remove(0);
+    desk.finish(group)
+}
+
 /// Where the layers lie open while they are made into one.
 struct Desk<'a> {
     layers: &'a Layers,
@@ -346,10 +367,7 @@ impl<'a> Desk<'a> {
 
     fn drain_timeout(&mut self, groups: &[Group], deadlines: Deadlines) -> Duration {
         let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
-        self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| {
-            let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
-            (longest + DRAIN_MARGIN).min(duration::LONGEST)
-        })
+        self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| drain_timeout(groups, deadlines))
     }
 
     fn answer_deadline(&mut self) -> Duration {

@@ -97,6 +97,32 @@ impl Visit {
     }
 }
 
+/// A name as a part of a path.
+pub(super) fn encoded(name: &str) -> String {
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+impl Visit {
+    /// A visit that sends this form.
+    pub(super) fn with_form(encoded: &[u8]) -> Self {
+        Self {
+            method: Method::POST,
+            path: "/".to_owned(),
+            query: Fields::default(),
+            form: Ok(Fields::read(encoded)),
+            cookies: String::new(),
+            host: None,
+            origin: None,
+            fetch_site: None,
+            address: IpAddr::from([127, 0, 0, 1]),
+            agent: String::new(),
+            languages: String::new(),
+            known_tags: String::new(),
+        }
+    }
+}
+
 // === impl Fields ===
 
 impl Fields {
