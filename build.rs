@@ -21,9 +21,10 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
 /// The same of the operators' document.
-const ADMIN_FIELD_TABLES: [(&str, &str); 9] = [
+const ADMIN_FIELD_TABLES: [(&str, &str); 10] = [
     ("NEW_ACCOUNT_FIELDS", "NewAccount"),
     ("ACCOUNT_CHANGE_FIELDS", "AccountChange"),
+    ("GROUP_UPDATE_FIELDS", "GroupUpdate"),
     ("NEW_GROUP_FIELDS", "NewGroup"),
     ("NEW_KEY_FIELDS", "NewKey"),
     ("KEY_ROTATION_FIELDS", "KeyRotation"),

@@ -207,7 +207,7 @@ let response = client.list_groups()
     }
     /**Add a group
 
-What is set of a group is in the settings file; one that is not there has the defaults. For admins.
+A policy that cannot be used is a 400 that names the field, such as `policy.filter.words[0]`. For admins.
 
 Sends a `POST` request to `/admin/v1/groups`
 
@@ -219,6 +219,23 @@ let response = client.create_group()
 ```*/
     pub fn create_group(&self) -> builder::CreateGroup<'_> {
         builder::CreateGroup::new(self)
+    }
+    /**Look up one group
+
+An unknown name is a 404 with code `group_not_found`. For admins.
+
+Sends a `GET` request to `/admin/v1/groups/{name}`
+
+Arguments:
+- `name`: The name of the group, or its id.
+```ignore
+let response = client.retrieve_group()
+    .name(name)
+    .send()
+    .await;
+```*/
+    pub fn retrieve_group(&self) -> builder::RetrieveGroup<'_> {
+        builder::RetrieveGroup::new(self)
     }
     /**Delete a group
 
@@ -236,6 +253,27 @@ let response = client.delete_group()
 ```*/
     pub fn delete_group(&self) -> builder::DeleteGroup<'_> {
         builder::DeleteGroup::new(self)
+    }
+    /**Change the policy of a group
+
+The new policy takes the place of the former one, and is in force within a second, for requests that begin then. One that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
+
+A group of the settings file is a 409 with code `group_read_only`. For admins.
+
+Sends a `PATCH` request to `/admin/v1/groups/{name}`
+
+Arguments:
+- `name`: The name of the group, or its id.
+- `body`
+```ignore
+let response = client.update_group()
+    .name(name)
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn update_group(&self) -> builder::UpdateGroup<'_> {
+        builder::UpdateGroup::new(self)
     }
     /**List the keys
 
@@ -375,6 +413,7 @@ Sends a `GET` request to `/admin/v1/records`
 
 Arguments:
 - `before`: Only the records behind this one in the list, by its request id: the last of the page before.
+- `end_user`: Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.
 - `group`: Only those of this group.
 - `key`: Only those of this key, by its id or public id.
 - `limit`: How many at most. 50 when absent.
@@ -385,6 +424,7 @@ Arguments:
 ```ignore
 let response = client.list_records()
     .before(before)
+    .end_user(end_user)
     .group(group)
     .key(key)
     .limit(limit)
@@ -471,6 +511,7 @@ Requests that are over, on the day on which they began. A member's are those of 
 Sends a `GET` request to `/admin/v1/usage`
 
 Arguments:
+- `end_user`: Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.
 - `group`: Only that of this group.
 - `key`: Only that of this key, by its id or public id.
 - `since`: From this day on, in UTC. 30 days with `until` as the last when absent.
@@ -478,6 +519,7 @@ Arguments:
 - `user`: Only that of this user, by id or name.
 ```ignore
 let response = client.retrieve_usage()
+    .end_user(end_user)
     .group(group)
     .key(key)
     .since(since)
@@ -1336,6 +1378,87 @@ pub mod builder {
             }
         }
     }
+    /// Builder for [`Client::retrieve_group`]
+    ///
+    /// [`Client::retrieve_group`]: super::Client::retrieve_group
+    #[derive(Debug, Clone)]
+    pub struct RetrieveGroup<'a> {
+        client: &'a super::Client,
+        name: Result<::std::string::String, String>,
+    }
+    impl<'a> RetrieveGroup<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                name: Err("name was not initialized".to_string()),
+            }
+        }
+        pub fn name<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for name failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/groups/{name}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+            let Self { client, name } = self;
+            let name = name.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/groups/{}", client.baseurl, encode_path(& name.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "retrieve_group",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
     /// Builder for [`Client::delete_group`]
     ///
     /// [`Client::delete_group`]: super::Client::delete_group
@@ -1392,6 +1515,115 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "delete_group",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::update_group`]
+    ///
+    /// [`Client::update_group`]: super::Client::update_group
+    #[derive(Debug, Clone)]
+    pub struct UpdateGroup<'a> {
+        client: &'a super::Client,
+        name: Result<::std::string::String, String>,
+        body: Result<types::builder::GroupUpdate, String>,
+    }
+    impl<'a> UpdateGroup<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                name: Err("name was not initialized".to_string()),
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn name<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for name failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::GroupUpdate>,
+            <V as std::convert::TryInto<types::GroupUpdate>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| {
+                    format!("conversion to `GroupUpdate` for body failed: {}", s)
+                });
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(
+                types::builder::GroupUpdate,
+            ) -> types::builder::GroupUpdate,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `PATCH` request to `/admin/v1/groups/{name}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+            let Self { client, name, body } = self;
+            let name = name.map_err(Error::InvalidRequest)?;
+            let body = body
+                .and_then(|v| types::GroupUpdate::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/groups/{}", client.baseurl, encode_path(& name.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .patch(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "update_group",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;
@@ -2116,6 +2348,7 @@ pub mod builder {
     pub struct ListRecords<'a> {
         client: &'a super::Client,
         before: Result<Option<::std::string::String>, String>,
+        end_user: Result<Option<::std::string::String>, String>,
         group: Result<Option<::std::string::String>, String>,
         key: Result<Option<::std::string::String>, String>,
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
@@ -2129,6 +2362,7 @@ pub mod builder {
             Self {
                 client: client,
                 before: Ok(None),
+                end_user: Ok(None),
                 group: Ok(None),
                 key: Ok(None),
                 limit: Ok(None),
@@ -2147,6 +2381,19 @@ pub mod builder {
                 .map(Some)
                 .map_err(|_| {
                     "conversion to `:: std :: string :: String` for before failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn end_user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.end_user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for end_user failed"
                         .to_string()
                 });
             self
@@ -2243,8 +2490,20 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::RecordList>, Error<types::ErrorResponse>> {
-            let Self { client, before, group, key, limit, since, state, until, user } = self;
+            let Self {
+                client,
+                before,
+                end_user,
+                group,
+                key,
+                limit,
+                since,
+                state,
+                until,
+                user,
+            } = self;
             let before = before.map_err(Error::InvalidRequest)?;
+            let end_user = end_user.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let key = key.map_err(Error::InvalidRequest)?;
             let limit = limit.map_err(Error::InvalidRequest)?;
@@ -2270,6 +2529,7 @@ pub mod builder {
                     ::reqwest::header::HeaderValue::from_static("application/json"),
                 )
                 .query(&progenitor_client::QueryParam::new("before", &before))
+                .query(&progenitor_client::QueryParam::new("end_user", &end_user))
                 .query(&progenitor_client::QueryParam::new("group", &group))
                 .query(&progenitor_client::QueryParam::new("key", &key))
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
@@ -2644,6 +2904,7 @@ pub mod builder {
     #[derive(Debug, Clone)]
     pub struct RetrieveUsage<'a> {
         client: &'a super::Client,
+        end_user: Result<Option<::std::string::String>, String>,
         group: Result<Option<::std::string::String>, String>,
         key: Result<Option<::std::string::String>, String>,
         since: Result<Option<::chrono::naive::NaiveDate>, String>,
@@ -2654,12 +2915,26 @@ pub mod builder {
         pub fn new(client: &'a super::Client) -> Self {
             Self {
                 client: client,
+                end_user: Ok(None),
                 group: Ok(None),
                 key: Ok(None),
                 since: Ok(None),
                 until: Ok(None),
                 user: Ok(None),
             }
+        }
+        pub fn end_user<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.end_user = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for end_user failed"
+                        .to_string()
+                });
+            self
         }
         pub fn group<V>(mut self, value: V) -> Self
         where
@@ -2730,7 +3005,8 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::Usage>, Error<types::ErrorResponse>> {
-            let Self { client, group, key, since, until, user } = self;
+            let Self { client, end_user, group, key, since, until, user } = self;
+            let end_user = end_user.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let key = key.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
@@ -2753,6 +3029,7 @@ pub mod builder {
                     ::reqwest::header::ACCEPT,
                     ::reqwest::header::HeaderValue::from_static("application/json"),
                 )
+                .query(&progenitor_client::QueryParam::new("end_user", &end_user))
                 .query(&progenitor_client::QueryParam::new("group", &group))
                 .query(&progenitor_client::QueryParam::new("key", &key))
                 .query(&progenitor_client::QueryParam::new("since", &since))

@@ -289,6 +289,16 @@ impl schemars::JsonSchema for types::Group {
         super::served::component("Group", generator)
     }
 }
+impl schemars::JsonSchema for types::GroupFilter {
+    fn schema_name() -> String {
+        "GroupFilter".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("GroupFilter", generator)
+    }
+}
 impl schemars::JsonSchema for types::GroupList {
     fn schema_name() -> String {
         "GroupList".to_owned()
@@ -297,6 +307,16 @@ impl schemars::JsonSchema for types::GroupList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("GroupList", generator)
+    }
+}
+impl schemars::JsonSchema for types::GroupModeration {
+    fn schema_name() -> String {
+        "GroupModeration".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("GroupModeration", generator)
     }
 }
 impl schemars::JsonSchema for types::GroupName {
@@ -309,6 +329,16 @@ impl schemars::JsonSchema for types::GroupName {
         super::served::component("GroupName", generator)
     }
 }
+impl schemars::JsonSchema for types::GroupPolicy {
+    fn schema_name() -> String {
+        "GroupPolicy".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("GroupPolicy", generator)
+    }
+}
 impl schemars::JsonSchema for types::GroupSource {
     fn schema_name() -> String {
         "GroupSource".to_owned()
@@ -317,6 +347,16 @@ impl schemars::JsonSchema for types::GroupSource {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("GroupSource", generator)
+    }
+}
+impl schemars::JsonSchema for types::GroupUpdate {
+    fn schema_name() -> String {
+        "GroupUpdate".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("GroupUpdate", generator)
     }
 }
 impl schemars::JsonSchema for types::Key {
@@ -597,6 +637,16 @@ impl schemars::JsonSchema for types::Role {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("Role", generator)
+    }
+}
+impl schemars::JsonSchema for types::SecretSource {
+    fn schema_name() -> String {
+        "SecretSource".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("SecretSource", generator)
     }
 }
 impl schemars::JsonSchema for types::Token {

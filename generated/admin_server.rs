@@ -87,6 +87,44 @@ impl schemars::JsonSchema for ListAuditQuery {
         )
     }
 }
+/// The path parameters of `retrieve_group`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct RetrieveGroupPath {
+    /// The name of the group, or its id.
+    pub name: String,
+}
+impl schemars::JsonSchema for RetrieveGroupPath {
+    fn schema_name() -> String {
+        "RetrieveGroupPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"name\":{\"description\":\"The name of the group, or its id.\",\"type\":\"string\"}},\"required\":[\"name\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
+/// The path parameters of `update_group`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct UpdateGroupPath {
+    /// The name of the group, or its id.
+    pub name: String,
+}
+impl schemars::JsonSchema for UpdateGroupPath {
+    fn schema_name() -> String {
+        "UpdateGroupPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"name\":{\"description\":\"The name of the group, or its id.\",\"type\":\"string\"}},\"required\":[\"name\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
 /// The path parameters of `delete_group`.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct DeleteGroupPath {
@@ -221,6 +259,8 @@ impl schemars::JsonSchema for RotateKeyPath {
 pub struct ListRecordsQuery {
     /// Only the records behind this one in the list, by its request id: the last of the page before.
     pub before: Option<String>,
+    /// Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.
+    pub end_user: Option<String>,
     /// Only those of this group.
     pub group: Option<String>,
     /// Only those of this key, by its id or public id.
@@ -247,7 +287,7 @@ impl schemars::JsonSchema for ListRecordsQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -317,6 +357,8 @@ impl schemars::JsonSchema for DeleteTokenPath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrieveUsageQuery {
+    /// Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.
+    pub end_user: Option<String>,
     /// Only that of this group.
     pub group: Option<String>,
     /// Only that of this key, by its id or public id.
@@ -339,7 +381,7 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"group\":{\"description\":\"Only that of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only that of this key, by its id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"From this day on, in UTC. 30 days with `until` as the last when absent.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"Up to this day, which counts too, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only that of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"end_user\":{\"description\":\"Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only that of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only that of this key, by its id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"From this day on, in UTC. 30 days with `until` as the last when absent.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"Up to this day, which counts too, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only that of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -548,7 +590,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::GroupList>, front::ApiError<types::ErrorResponse>>;
     /// Add a group.
     ///
-    /// What is set of a group is in the settings file; one that is not there has the defaults. For admins.
+    /// A policy that cannot be used is a 400 that names the field, such as `policy.filter.words[0]`. For admins.
     #[endpoint{method = POST,
     path = "/admin/v1/groups",
     operation_id = "create_group",
@@ -558,6 +600,34 @@ pub trait AdminApi {
     async fn create_group(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewGroup>,
+    ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
+    /// Look up one group.
+    ///
+    /// An unknown name is a 404 with code `group_not_found`. For admins.
+    #[endpoint{method = GET,
+    path = "/admin/v1/groups/{name}",
+    operation_id = "retrieve_group",
+    tags = ["groups"],
+    }]
+    async fn retrieve_group(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<RetrieveGroupPath>>,
+    ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
+    /// Change the policy of a group.
+    ///
+    /// The new policy takes the place of the former one, and is in force within a second, for requests that begin then. One that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
+    ///
+    /// A group of the settings file is a 409 with code `group_read_only`. For admins.
+    #[endpoint{method = PATCH,
+    path = "/admin/v1/groups/{name}",
+    operation_id = "update_group",
+    tags = ["groups"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn update_group(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::Captured<dropshot::Path<UpdateGroupPath>>,
+        body: front::JsonBody<types::GroupUpdate>,
     ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
     /// Delete a group.
     ///
@@ -902,6 +972,27 @@ pub fn register<Served: AdminApi>(
                 dropshot::Method::POST,
                 "application/json",
                 "/admin/v1/groups",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "retrieve_group".to_owned(),
+            Served::retrieve_group,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/groups/{name}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "update_group".to_owned(),
+                Served::update_group,
+                dropshot::Method::PATCH,
+                "application/json",
+                "/admin/v1/groups/{name}",
                 dropshot::ApiEndpointVersions::All,
             )
             .request_body_max_bytes(65536),

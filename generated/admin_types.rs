@@ -1186,12 +1186,36 @@ pub struct Group {
     pub keys: ::std::option::Option<u64>,
     /// The name. Unique.
     pub name: ::std::string::String,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub policy: ::std::option::Option<GroupPolicy>,
+    /// The reason why the policy cannot be used, such as a variable that is gone. The requests of the group are answered 503 until it can. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub problem: ::std::option::Option<::std::string::String>,
     pub source: GroupSource,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl Group {
     pub fn builder() -> builder::Group {
+        Default::default()
+    }
+}
+/// Rules against prompts, which are applied before anything is spent.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct GroupFilter {
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub moderation: ::std::option::Option<GroupModeration>,
+    /// Regular expressions that must not match anywhere in a prompt.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub patterns: ::std::vec::Vec<::std::string::String>,
+    /// Words and phrases that a prompt must not hold, in any case of letters.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub words: ::std::vec::Vec<::std::string::String>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl GroupFilter {
+    pub fn builder() -> builder::GroupFilter {
         Default::default()
     }
 }
@@ -1206,6 +1230,32 @@ pub struct GroupList {
 }
 impl GroupList {
     pub fn builder() -> builder::GroupList {
+        Default::default()
+    }
+}
+/// A service with the endpoint `/moderations`, which judges prompts.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct GroupModeration {
+    /// Allows a `base_url` of plain `http` that leaves this machine: prompts and key then travel unencrypted.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub allow_http: ::std::option::Option<bool>,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub api_key: ::std::option::Option<SecretSource>,
+    /// The address of the service with its version.
+    pub base_url: ::std::string::String,
+    /// The model that judges.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub model: ::std::option::Option<::std::string::String>,
+    /// The treatment of a prompt that the service did not judge: `open` lets it pass, `closed` refuses it.
+    pub on_error: ::std::string::String,
+    /// The longest time for a judgement.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub timeout: ::std::option::Option<::std::string::String>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl GroupModeration {
+    pub fn builder() -> builder::GroupModeration {
         Default::default()
     }
 }
@@ -1271,6 +1321,37 @@ impl<'de> ::serde::Deserialize<'de> for GroupName {
             })
     }
 }
+/// The settings of a group, for admins only: the fields of `[[groups]]` in the settings file, as they are written. What is left out has the default of the settings file, now and later. A field that is not known is refused.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct GroupPolicy {
+    /// The treatment of another size or format than was asked for, in a word of the settings file. `report` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub delivery: ::std::option::Option<::std::string::String>,
+    /// The treatment of a large image that fails, in a word of the settings file: a smaller one may be made, or not. Not when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub fallback: ::std::option::Option<::std::string::String>,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub filter: ::std::option::Option<GroupFilter>,
+    /// The time until an answer is complete. That of the settings file when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_deadline: ::std::option::Option<::std::string::String>,
+    /// Gives the official coding agents an image tool if they bring none. `false` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub inject_image_tool: ::std::option::Option<bool>,
+    /// The text models that may be named: none if the list is empty, those of the settings file when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    /// The types of tools that the upstream may run: none if the list is empty, all when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tools: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl GroupPolicy {
+    pub fn builder() -> builder::GroupPolicy {
+        Default::default()
+    }
+}
 /// Where a group is written: `file` in the settings file, which alone can change or remove it; `store` in the store of the gateway.
 #[derive(
     ::serde::Deserialize,
@@ -1324,6 +1405,17 @@ impl ::std::convert::TryFrom<::std::string::String> for GroupSource {
         value: ::std::string::String,
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         value.parse()
+    }
+}
+/// A change of a group.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct GroupUpdate {
+    pub policy: GroupPolicy,
+}
+impl GroupUpdate {
+    pub fn builder() -> builder::GroupUpdate {
+        Default::default()
     }
 }
 /// A key of a caller, without its secret. What is absent is not known or does not apply.
@@ -1822,6 +1914,8 @@ impl NewAccount {
 #[serde(deny_unknown_fields)]
 pub struct NewGroup {
     pub name: GroupName,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub policy: ::std::option::Option<GroupPolicy>,
 }
 impl NewGroup {
     pub fn builder() -> builder::NewGroup {
@@ -2025,7 +2119,7 @@ pub struct Record {
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
     /// What really was in the answer, image by image.
     pub delivered: ::std::vec::Vec<RecordImage>,
-    /// The `user` of the request.
+    /// The `safety_identifier` of the request, or else its `user`; at most 256 bytes.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub end_user: ::std::option::Option<::std::string::String>,
     /// The `code` of the error that the caller read.
@@ -2553,6 +2647,23 @@ impl ::std::convert::TryFrom<::std::string::String> for Role {
         value: ::std::string::String,
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         value.parse()
+    }
+}
+/// The place of a secret, which is never told itself. In a request it is `env`, a variable of the gateway's environment with `MODERATION` in its name; a variable that is not set there is refused.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct SecretSource {
+    /// The name of an environment variable.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub env: ::std::option::Option<::std::string::String>,
+    /// The path of a file, which only the settings file can name.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub file: ::std::option::Option<::std::string::String>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl SecretSource {
+    pub fn builder() -> builder::SecretSource {
+        Default::default()
     }
 }
 /// An admin token, without its secret. What is absent is not known or does not apply.
@@ -4435,6 +4546,14 @@ pub mod builder {
     pub struct Group {
         keys: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        policy: ::std::result::Result<
+            ::std::option::Option<super::GroupPolicy>,
+            ::std::string::String,
+        >,
+        problem: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         source: ::std::result::Result<super::GroupSource, ::std::string::String>,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -4446,6 +4565,8 @@ pub mod builder {
             Self {
                 keys: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
+                policy: Ok(Default::default()),
+                problem: Ok(Default::default()),
                 source: Err("no value supplied for source".to_string()),
                 extra: Err("no value supplied for extra".to_string()),
             }
@@ -4470,6 +4591,28 @@ pub mod builder {
             self.name = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn policy<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::GroupPolicy>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.policy = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for policy: {e}"));
+            self
+        }
+        pub fn problem<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.problem = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for problem: {e}")
+                });
             self
         }
         pub fn source<T>(mut self, value: T) -> Self
@@ -4503,6 +4646,8 @@ pub mod builder {
             Ok(Self {
                 keys: value.keys?,
                 name: value.name?,
+                policy: value.policy?,
+                problem: value.problem?,
                 source: value.source?,
                 extra: value.extra?,
             })
@@ -4513,7 +4658,109 @@ pub mod builder {
             Self {
                 keys: Ok(value.keys),
                 name: Ok(value.name),
+                policy: Ok(value.policy),
+                problem: Ok(value.problem),
                 source: Ok(value.source),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct GroupFilter {
+        moderation: ::std::result::Result<
+            ::std::option::Option<super::GroupModeration>,
+            ::std::string::String,
+        >,
+        patterns: ::std::result::Result<
+            ::std::vec::Vec<::std::string::String>,
+            ::std::string::String,
+        >,
+        words: ::std::result::Result<
+            ::std::vec::Vec<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for GroupFilter {
+        fn default() -> Self {
+            Self {
+                moderation: Ok(Default::default()),
+                patterns: Ok(Default::default()),
+                words: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl GroupFilter {
+        pub fn moderation<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::GroupModeration>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.moderation = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for moderation: {e}")
+                });
+            self
+        }
+        pub fn patterns<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.patterns = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for patterns: {e}")
+                });
+            self
+        }
+        pub fn words<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.words = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for words: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<GroupFilter> for super::GroupFilter {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: GroupFilter,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                moderation: value.moderation?,
+                patterns: value.patterns?,
+                words: value.words?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::GroupFilter> for GroupFilter {
+        fn from(value: super::GroupFilter) -> Self {
+            Self {
+                moderation: Ok(value.moderation),
+                patterns: Ok(value.patterns),
+                words: Ok(value.words),
                 extra: Ok(value.extra),
             }
         }
@@ -4592,6 +4839,371 @@ pub mod builder {
                 object: Ok(value.object),
                 extra: Ok(value.extra),
             }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct GroupModeration {
+        allow_http: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
+        api_key: ::std::result::Result<
+            ::std::option::Option<super::SecretSource>,
+            ::std::string::String,
+        >,
+        base_url: ::std::result::Result<::std::string::String, ::std::string::String>,
+        model: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        on_error: ::std::result::Result<::std::string::String, ::std::string::String>,
+        timeout: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for GroupModeration {
+        fn default() -> Self {
+            Self {
+                allow_http: Ok(Default::default()),
+                api_key: Ok(Default::default()),
+                base_url: Err("no value supplied for base_url".to_string()),
+                model: Ok(Default::default()),
+                on_error: Err("no value supplied for on_error".to_string()),
+                timeout: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl GroupModeration {
+        pub fn allow_http<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.allow_http = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for allow_http: {e}")
+                });
+            self
+        }
+        pub fn api_key<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::SecretSource>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.api_key = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for api_key: {e}")
+                });
+            self
+        }
+        pub fn base_url<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.base_url = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for base_url: {e}")
+                });
+            self
+        }
+        pub fn model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for model: {e}"));
+            self
+        }
+        pub fn on_error<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.on_error = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for on_error: {e}")
+                });
+            self
+        }
+        pub fn timeout<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.timeout = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for timeout: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<GroupModeration> for super::GroupModeration {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: GroupModeration,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                allow_http: value.allow_http?,
+                api_key: value.api_key?,
+                base_url: value.base_url?,
+                model: value.model?,
+                on_error: value.on_error?,
+                timeout: value.timeout?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::GroupModeration> for GroupModeration {
+        fn from(value: super::GroupModeration) -> Self {
+            Self {
+                allow_http: Ok(value.allow_http),
+                api_key: Ok(value.api_key),
+                base_url: Ok(value.base_url),
+                model: Ok(value.model),
+                on_error: Ok(value.on_error),
+                timeout: Ok(value.timeout),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct GroupPolicy {
+        delivery: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        fallback: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        filter: ::std::result::Result<
+            ::std::option::Option<super::GroupFilter>,
+            ::std::string::String,
+        >,
+        image_deadline: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        inject_image_tool: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
+        text_models: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
+        tools: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for GroupPolicy {
+        fn default() -> Self {
+            Self {
+                delivery: Ok(Default::default()),
+                fallback: Ok(Default::default()),
+                filter: Ok(Default::default()),
+                image_deadline: Ok(Default::default()),
+                inject_image_tool: Ok(Default::default()),
+                text_models: Ok(Default::default()),
+                tools: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl GroupPolicy {
+        pub fn delivery<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.delivery = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for delivery: {e}")
+                });
+            self
+        }
+        pub fn fallback<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.fallback = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for fallback: {e}")
+                });
+            self
+        }
+        pub fn filter<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::GroupFilter>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.filter = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for filter: {e}"));
+            self
+        }
+        pub fn image_deadline<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_deadline = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_deadline: {e}")
+                });
+            self
+        }
+        pub fn inject_image_tool<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.inject_image_tool = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for inject_image_tool: {e}")
+                });
+            self
+        }
+        pub fn text_models<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.text_models = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for text_models: {e}")
+                });
+            self
+        }
+        pub fn tools<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.tools = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for tools: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<GroupPolicy> for super::GroupPolicy {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: GroupPolicy,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                delivery: value.delivery?,
+                fallback: value.fallback?,
+                filter: value.filter?,
+                image_deadline: value.image_deadline?,
+                inject_image_tool: value.inject_image_tool?,
+                text_models: value.text_models?,
+                tools: value.tools?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::GroupPolicy> for GroupPolicy {
+        fn from(value: super::GroupPolicy) -> Self {
+            Self {
+                delivery: Ok(value.delivery),
+                fallback: Ok(value.fallback),
+                filter: Ok(value.filter),
+                image_deadline: Ok(value.image_deadline),
+                inject_image_tool: Ok(value.inject_image_tool),
+                text_models: Ok(value.text_models),
+                tools: Ok(value.tools),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct GroupUpdate {
+        policy: ::std::result::Result<super::GroupPolicy, ::std::string::String>,
+    }
+    impl ::std::default::Default for GroupUpdate {
+        fn default() -> Self {
+            Self {
+                policy: Err("no value supplied for policy".to_string()),
+            }
+        }
+    }
+    impl GroupUpdate {
+        pub fn policy<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::GroupPolicy>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.policy = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for policy: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<GroupUpdate> for super::GroupUpdate {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: GroupUpdate,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self { policy: value.policy? })
+        }
+    }
+    impl ::std::convert::From<super::GroupUpdate> for GroupUpdate {
+        fn from(value: super::GroupUpdate) -> Self {
+            Self { policy: Ok(value.policy) }
         }
     }
     #[derive(Clone, Debug)]
@@ -5696,11 +6308,16 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct NewGroup {
         name: ::std::result::Result<super::GroupName, ::std::string::String>,
+        policy: ::std::result::Result<
+            ::std::option::Option<super::GroupPolicy>,
+            ::std::string::String,
+        >,
     }
     impl ::std::default::Default for NewGroup {
         fn default() -> Self {
             Self {
                 name: Err("no value supplied for name".to_string()),
+                policy: Ok(Default::default()),
             }
         }
     }
@@ -5715,18 +6332,34 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for name: {e}"));
             self
         }
+        pub fn policy<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::GroupPolicy>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.policy = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for policy: {e}"));
+            self
+        }
     }
     impl ::std::convert::TryFrom<NewGroup> for super::NewGroup {
         type Error = super::error::ConversionError;
         fn try_from(
             value: NewGroup,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
-            Ok(Self { name: value.name? })
+            Ok(Self {
+                name: value.name?,
+                policy: value.policy?,
+            })
         }
     }
     impl ::std::convert::From<super::NewGroup> for NewGroup {
         fn from(value: super::NewGroup) -> Self {
-            Self { name: Ok(value.name) }
+            Self {
+                name: Ok(value.name),
+                policy: Ok(value.policy),
+            }
         }
     }
     #[derive(Clone, Debug)]
@@ -7247,6 +7880,85 @@ pub mod builder {
                 output_tokens: Ok(value.output_tokens),
                 output_tokens_details: Ok(value.output_tokens_details),
                 total_tokens: Ok(value.total_tokens),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct SecretSource {
+        env: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        file: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for SecretSource {
+        fn default() -> Self {
+            Self {
+                env: Ok(Default::default()),
+                file: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl SecretSource {
+        pub fn env<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.env = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for env: {e}"));
+            self
+        }
+        pub fn file<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.file = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for file: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<SecretSource> for super::SecretSource {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: SecretSource,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                env: value.env?,
+                file: value.file?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::SecretSource> for SecretSource {
+        fn from(value: super::SecretSource) -> Self {
+            Self {
+                env: Ok(value.env),
+                file: Ok(value.file),
                 extra: Ok(value.extra),
             }
         }

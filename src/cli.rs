@@ -13,6 +13,7 @@ mod drawing;
 mod edit;
 mod failure;
 mod generate;
+mod group;
 mod installation;
 mod key;
 mod master_key;
@@ -53,6 +54,8 @@ enum Command {
     Token(token::Token),
     /// Print who has changed what, the newest last.
     Audit(audit::Audit),
+    /// Manage the groups of keys and their policies; the server may be running or not.
+    Group(group::Group),
     /// Manage the upstream accounts; the server may be running or not.
     Account(account::Account),
     /// Change the key that seals every secret at rest.
@@ -95,6 +98,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::User(user) => user.run(),
         Command::Token(token) => token.run(),
         Command::Audit(audit) => audit.run(),
+        Command::Group(group) => group.run(),
         Command::Account(account) => account.run(),
         Command::MasterKey(master_key) => master_key.run(),
         Command::Usage(usage) => usage.run(),

@@ -114,8 +114,8 @@ pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<Keys> {
 
 /// The people in a store.
 pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<People> {
-    let of_file = config.groups.iter().map(|group| group.name.clone()).collect();
-    Arc::new(People::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key()), of_file))
+    let store_of_people = Arc::clone(store) as Arc<dyn Store>;
+    Arc::new(People::new(store_of_people, Pepper::new(store.pepper_key()), config.groups_of_file()))
 }
 
 // === impl Unready ===
@@ -138,10 +138,11 @@ impl Gateway {
     /// Builds the rooms. The store must be locked for serving.
     async fn build(config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
-        let console = Arc::new(Console::new(config, store, &keys, &people)?);
         for group in &config.groups {
             store.ensure_group(&Act::system(), &group.name).await?;
         }
+        let config = &manage::with_groups_of_store(config, &store.group_policies().await?);
+        let console = Arc::new(Console::new(config, store, &keys, &people)?);
         for account in &config.accounts {
             store.sync_account(spec(account)).await?;
         }
@@ -376,6 +377,11 @@ impl Gateway {
     /// The time after which a plain request is answered although the work on it goes on.
     pub(crate) const fn answer_deadline(&self) -> Duration {
         self.answer_deadline
+    }
+
+    /// True if the settings of a group cannot be used, so that it is served nothing.
+    pub(crate) fn is_unusable(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|group| group.problem.is_some())
     }
 
     /// The limits on the time that the work on one request of a group takes.

@@ -37,7 +37,7 @@ impl Config {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self.action {
             Action::Schema => print(&config::schema_json())?,
-            Action::Reload => reload::reload(&self.installation.load(None)?)?,
+            Action::Reload => reload::reload(&self.installation.load_for_command()?)?,
             Action::Show => print(&self.installation.load(None)?.show())?,
             Action::Check => {
                 let config = self.installation.load(None)?;

@@ -27,8 +27,12 @@ impl Installation {
     /// The settings as they take effect.
     pub(super) fn load(self, listen: Option<String>) -> Result<Config, Failure> {
         let overrides = self.overrides(listen);
-        let all = |problems: Vec<Problem>| Failure::Settings(problems.iter().map(ToString::to_string).collect());
-        config::load(overrides, &Machine).map_err(all)
+        config::load(overrides, &Machine).map_err(unusable)
+    }
+
+    /// The same for a command that calls no upstream, and so needs none of their secrets.
+    pub(super) fn load_for_command(self) -> Result<Config, Failure> {
+        config::load_for_command(self.overrides(None), &Machine).map_err(unusable)
     }
 
     /// The settings given on the command line.
@@ -36,12 +40,12 @@ impl Installation {
         Overrides { config: self.config, listen, data_dir: self.data_dir }
     }
 
-    /// Runs a command on the store.
+    /// Runs a command on the store. It needs no secret but those that open it.
     pub(super) fn with_store<T>(
         self,
         command: impl AsyncFnOnce(&Config, &Arc<SqliteStore>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let config = self.load(None)?;
+        let config = self.load_for_command()?;
         run(async {
             let store = gateway::open_store(&config).await?;
             let result = command(&config, &store).await;
@@ -50,6 +54,11 @@ impl Installation {
             result
         })
     }
+}
+
+/// Settings with these problems.
+pub(super) fn unusable(problems: Vec<Problem>) -> Failure {
+    Failure::Settings(problems.iter().map(ToString::to_string).collect())
 }
 
 /// Runs a command that does one thing after the other.

@@ -37,6 +37,9 @@ pub(super) struct Usage {
     /// Only what was asked for in this group.
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    /// Only what was asked for on behalf of this end user, as requests name it in `safety_identifier` or `user`.
+    #[arg(long, value_name = "ID")]
+    end_user: Option<String>,
     /// Print one JSON object for each line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -66,7 +69,7 @@ enum Form {
 
 impl Usage {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { installation, by, since, key, user, group, json, csv } = self;
+        let Self { installation, by, since, key, user, group, end_user, json, csv } = self;
         let form = match (json, csv) {
             (true, _) => Form::Json,
             (_, true) => Form::Csv,
@@ -78,11 +81,11 @@ impl Usage {
             if let Some(by) = by {
                 // A day is counted whole.
                 let since = since.map(usage::Day::from);
-                let filter = UsageFilter { key, user, group, since, ..UsageFilter::default() };
+                let filter = UsageFilter { key, user, group, end_user, since, ..UsageFilter::default() };
                 return Ok(print(&counts::page(&usage, by, &filter, form).await?)?);
             }
             let limit = (form == Form::Table).then_some(MOST_ROWS);
-            let filter = RecordFilter { key, user, group, since, limit, ..RecordFilter::default() };
+            let filter = RecordFilter { key, user, group, end_user, since, limit, ..RecordFilter::default() };
             list(&usage.all_records(&filter).await?, form)
         })
     }

@@ -30,13 +30,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use resolve::{Layers, resolve};
+use resolve::{Layers, resolve, resolve_for_command};
 
 pub(crate) use account::{Account, Credentials, Endpoint, Grant, Oauth, Upstream};
 pub(crate) use address::Listen;
 pub(crate) use difference::Difference;
 pub(crate) use group::{Filter, Group, Moderation};
-pub(crate) use kept::account_from_json;
+pub(crate) use kept::{account_from_json, group_from_json};
 pub(crate) use model::ImageModel;
 pub(crate) use problem::Problem;
 pub(crate) use proxies::Proxies;
@@ -45,6 +45,7 @@ pub(crate) use raw::{ClientAuth, Delivery, Fallback, LogFormat, OnError, Protoco
 pub(crate) use schema::schema_json;
 pub(crate) use secret::Secret;
 pub(crate) use surroundings::{Machine, Surroundings};
+pub(crate) use written::words_of;
 
 /// The group that is always there.
 pub(crate) const DEFAULT_GROUP: &str = "default";
@@ -111,6 +112,8 @@ pub(crate) struct Config {
     pub(crate) master_key: Option<Secret>,
     /// What lets operators in, if anybody: at least 32 visible characters.
     pub(crate) admin_token: Option<Secret>,
+    /// Secrets that a command does without, and why they are not there. Empty for the gateway itself.
+    absent: Vec<Problem>,
     sources: BTreeMap<String, Source>,
     /// The path given with `--config` or its variable, if any.
     file: Option<PathBuf>,
@@ -199,6 +202,23 @@ enum Source {
 ///
 /// Everything that is wrong with the settings, in the order of the file.
 pub(crate) fn load(overrides: Overrides, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
+    load_with(overrides, surroundings, resolve)
+}
+
+/// The same for a command beside the gateway: of the secrets only those that open the store must be there.
+///
+/// # Errors
+///
+/// Everything else that is wrong with the settings, in the order of the file.
+pub(crate) fn load_for_command(overrides: Overrides, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
+    load_with(overrides, surroundings, resolve_for_command)
+}
+
+fn load_with(
+    overrides: Overrides,
+    surroundings: &dyn Surroundings,
+    resolve: fn(&Layers, &dyn Surroundings) -> Result<Config, Vec<Problem>>,
+) -> Result<Config, Vec<Problem>> {
     let file = overrides.config.clone().or_else(|| surroundings.variable(CONFIG_VARIABLE).map(PathBuf::from));
     let layers = Layers::read(overrides, surroundings).map_err(|problem| vec![problem])?;
     let config = resolve(&layers, surroundings)?;
@@ -208,6 +228,14 @@ pub(crate) fn load(overrides: Overrides, surroundings: &dyn Surroundings) -> Res
 // === impl Config ===
 
 impl Config {
+    /// The secrets of this account that are not there, without which it cannot be called.
+    pub(crate) fn absent_of(&self, account: &str) -> Vec<Problem> {
+        let index = self.accounts.iter().position(|known| known.name == account && !known.implicit);
+        let Some(table) = index.map(|index| format!("accounts[{index}].")) else { return Vec::new() };
+        let is_its = |problem: &&Problem| problem.setting().is_some_and(|setting| setting.starts_with(&table));
+        self.absent.iter().filter(is_its).cloned().collect()
+    }
+
     /// The arguments, each with a space before it, with which another command finds the same installation.
     pub(crate) fn arguments(&self) -> String {
         let is_given = matches!(self.sources.get("data_dir"), Some(Source::Flag(_) | Source::Environment(_)));

@@ -41,9 +41,6 @@ const MAX_WAITING_INTENTS: usize = 4096;
 /// a lock.
 pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(6);
 
-/// Longest free text of a request that is kept. A record stays under a kilobyte whatever a caller sends.
-const MAX_TEXT_BYTES: usize = 256;
-
 /// What is known of a job before its first upstream byte.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
@@ -72,7 +69,7 @@ pub(crate) struct Draft {
     pub(crate) user: UserId,
     /// The key.
     pub(crate) key: KeyId,
-    /// The `user` field of the request.
+    /// The `safety_identifier` field of the request, or else its `user` field.
     pub(crate) end_user: Option<String>,
     /// Whether an image tool was put into the request.
     pub(crate) injected_tool: bool,
@@ -203,15 +200,15 @@ fn running(draft: Draft) -> Record {
         request_id: draft.request_id,
         created_at: Timestamp::now(),
         operation: draft.operation.to_owned(),
-        model: draft.model.map(clip),
+        model: draft.model.map(Record::clip),
         stream: draft.stream,
         state: State::Running,
         error_code: None,
         error_reason: None,
         error_detail: None,
-        size: draft.size.map(clip),
-        quality: draft.quality.map(clip),
-        output_format: draft.output_format.map(clip),
+        size: draft.size.map(Record::clip),
+        quality: draft.quality.map(Record::clip),
+        output_format: draft.output_format.map(Record::clip),
         n: draft.n,
         delivered: Vec::new(),
         usage: None,
@@ -223,7 +220,7 @@ fn running(draft: Draft) -> Record {
         group: draft.group,
         user: draft.user,
         key: draft.key,
-        end_user: draft.end_user.map(clip),
+        end_user: draft.end_user.map(Record::clip),
         fallback: None,
         injected_tool: draft.injected_tool,
         response_id: None,
@@ -233,11 +230,6 @@ fn running(draft: Draft) -> Record {
         host_model: None,
         host_usage: None,
     }
-}
-
-fn clip(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
-    text
 }
 
 /// Whole milliseconds since then, on a clock that does not jump.

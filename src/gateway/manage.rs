@@ -1,7 +1,7 @@
-//! What commands do with upstream accounts, beside a running server or without one.
+//! What commands do with upstream accounts and groups, beside a running server or without one.
 //!
-//! Decides which account a name or an id means, which accounts there are beside those of the file, and what is sealed of
-//! one that is added. Refuses to know how anything is printed, and never serves a request.
+//! Decides which account a name or an id means, which accounts there are beside those of the file, what is sealed of one
+//! that is added, and which settings a group of the store can have. Refuses to know how anything is printed, and never serves a request.
 //!
 //! Carries: accounts of the file are read-only here except for their state; credentials are sealed before they are
 //! stored, and nothing but the settings stands beside them in the open.
@@ -9,12 +9,14 @@
 mod ask;
 mod change;
 mod first_key;
+mod groups;
 mod state;
 
 pub(crate) use super::accounts::{Availability, Explained};
 pub(crate) use ask::{Probed, explain, probe};
 pub(crate) use change::{Wanted, add, change, delete, rotate};
 pub(crate) use first_key::{first_key_end, is_real, remember_first_key, retire_first_key, was_welcomed};
+pub(crate) use groups::{check_policy, policy_of, with_groups_of_store};
 pub(crate) use state::State;
 
 use super::accounts::account_of_row;

@@ -19,6 +19,7 @@ mod failure;
 mod form;
 mod format;
 mod frame;
+mod group;
 mod groups;
 mod guard;
 mod host;

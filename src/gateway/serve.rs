@@ -9,6 +9,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::config::{Config, Listen};
 use super::console::KeyAsToken;
@@ -25,6 +28,9 @@ use shutdown::{END_PATIENCE, LEDGER_PATIENCE};
 use signals::Request;
 pub(crate) use signals::Signals;
 use welcome::Welcome;
+
+/// A change of a group must be in force within a second.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// Why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +111,9 @@ pub(crate) async fn serve(
     let welcome = Welcome::prepare(&config, &store, &gateway).await?;
     let mut printing = pin!(print(out, welcome.text(&config, server.address())));
     let mut printed = false;
-    let mut reload = Reload { read, store: Arc::clone(&store), current, config };
+    let mut reload = Reload::new(read, Arc::clone(&store), current, config);
+    let mut rounds = interval(FOLLOW_EVERY);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut reloads = 0;
     lock.tell(reloads, &Ok(String::new()));
     loop {
@@ -116,6 +124,7 @@ pub(crate) async fn serve(
                 }
                 printed = true;
             }
+            _ = rounds.tick() => reload.follow_groups().await,
             request = signals.next() => match request {
                 Request::Stop => break,
                 Request::Reload => {
@@ -126,7 +135,7 @@ pub(crate) async fn serve(
             },
         }
     }
-    shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &reload.config).await;
+    shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &reload.in_force()).await;
     let end = async {
         if let Some(measuring) = measuring {
             // Last of all, so that the end can be watched; what it answers takes no time.

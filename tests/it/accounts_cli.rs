@@ -267,6 +267,60 @@ fn an_account_that_nobody_answers_for_is_a_failure_without_its_secrets() {
     assert_eq!(home.run(&["account", "test", "nobody"]).code, FAILED);
 }
 
+/// Two accounts of the file and a moderation service, whose secrets are in no environment.
+const UPSTREAMS: &str = "[[accounts]]\nname = \"first\"\nkind = \"api_key\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+    api_key = { env = \"IT_FIRST\" }\n[[accounts]]\nname = \"second\"\nkind = \"api_key\"\n\
+    base_url = \"http://127.0.0.1:9/v1\"\napi_key = { env = \"IT_SECOND\" }\n[[groups]]\nname = \"default\"\n\
+    [groups.filter.moderation]\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key = { file = \"gone\" }\n\
+    on_error = \"closed\"\n";
+
+#[test]
+fn a_command_that_calls_nobody_needs_no_secret_of_an_upstream() {
+    let home = Home::with(UPSTREAMS);
+    let key = home.run(&["key", "create", "--name", "laptop", "--json"]).json();
+    let id = key["id"].as_str().expect("an id");
+    home.run(&["user", "invite", "ben"]).good();
+    for words in [
+        &["key", "list"][..],
+        &["key", "disable", id],
+        &["user", "list"],
+        &["token", "list"],
+        &["usage"],
+        &["usage", "--by", "day"],
+        &["audit"],
+        &["account", "list"],
+        &["account", "disable", "first"],
+        &["account", "enable", "first"],
+        &["account", "explain"],
+        &["account", "test", "written"],
+        &["master-key", "rotate"],
+    ] {
+        home.run(words).good();
+    }
+    home.add("kept", &[]).good();
+    home.run(&["account", "rotate", "kept", "--api-key-env", "IT_SECRET"]).good();
+    home.run(&["account", "delete", "kept"]).good();
+}
+
+#[test]
+fn what_calls_an_upstream_needs_the_secrets_that_it_sends() {
+    let home = Home::with(UPSTREAMS);
+    for words in [&["serve"][..], &["config", "check"]] {
+        let done = home.run(words);
+        assert_eq!(done.code, Some(64), "{done:#?}");
+        for name in ["IT_FIRST", "IT_SECOND", "a file that cannot be read"] {
+            assert!(done.stderr.contains(name), "{name}: {done:#?}");
+        }
+    }
+    let without = home.run(&["account", "test", "first"]);
+    assert_eq!(without.code, Some(64), "{without:#?}");
+    assert!(without.stderr.contains("IT_FIRST") && !without.stderr.contains("IT_SECOND"), "{without:#?}");
+    // With its own secret it is asked, whatever else is absent.
+    let upstream = home.program(&["account", "test", "first"]).env("IT_FIRST", SECRET).run();
+    assert_eq!(upstream.code, FAILED, "{upstream:#?}");
+    assert!(upstream.stderr.contains("could not be reached"), "{upstream:#?}");
+}
+
 #[test]
 fn a_choice_is_explained_in_the_order_in_which_accounts_are_taken() {
     let home = Home::new();

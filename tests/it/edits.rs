@@ -159,6 +159,24 @@ fn texts_of_a_form_mean_the_same_as_the_fields_of_json() {
 }
 
 #[test]
+fn the_safety_identifier_wins_over_user_in_a_form_and_in_json() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    let image = picture(64, 64, "png");
+    let form = || Form::minimum().file("image", &image).text("user", "hidden");
+    is_good(&gateway.edit(form().text("safety_identifier", "of-the-form")));
+    is_good(&gateway.edit(form().text("safety_identifier", "")));
+    let both = json!({"images": [{"image_url": data_url(&image)}], "user": "hidden", "safety_identifier": "of-json"});
+    is_good(&gateway.edit_json(both));
+    let expected = ["of-the-form", "hidden", "of-json"];
+    for ((record, attempt), end_user) in gateway.settled(3).iter().zip(upstream.ledger()).zip(expected) {
+        let fields = attempt.fields();
+        assert_eq!((&record["end_user"], &fields["user"]), (&json!(end_user), &json!(end_user)));
+        assert!(fields.get("safety_identifier").is_none(), "the upstream is told once");
+    }
+}
+
+#[test]
 fn json_with_data_urls_is_the_same_edit() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::before(&upstream);

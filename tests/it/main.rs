@@ -29,6 +29,7 @@ mod filters;
 mod first_run;
 mod generate_cli;
 mod generations;
+mod group_policies;
 mod idempotency;
 mod key_locks;
 mod kit;

@@ -4,6 +4,7 @@
 mod album;
 mod browser;
 mod forgery;
+mod groups;
 mod harness;
 mod hostile;
 mod keyboard;

@@ -201,12 +201,52 @@ fn records_are_paged_filtered_and_whole() {
         ("records?state=tired", 400, json!("state")),
         ("records?since=yesterday", 400, json!("since")),
         ("records?user=nobody", 404, json!("user")),
+        ("records?end_user=%ff", 400, json!("end_user")),
+        ("records?end_user=a&end_user=b", 400, json!("end_user")),
+        ("usage?end_user=%c3%28", 400, json!("end_user")),
+        ("usage?enduser=a", 400, json!("enduser")),
         ("records/nobody", 404, Value::Null),
         ("usage?since=2026-02-30", 400, json!("since")),
         ("usage?since=2026-02-02&until=2026-02-01", 400, json!("since")),
         ("usage?user=nobody", 404, json!("user")),
     ] {
         assert_eq!(ask(&gateway, TOKEN, path).error(status)["param"], param, "{path}");
+    }
+}
+
+#[test]
+fn an_end_user_is_searched_for_by_api_and_command() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    let long = "\u{e4}".repeat(300);
+    for end_user in ["ada & co", "ben", "ada & co", &long] {
+        gateway.generate(json!({"safety_identifier": end_user, "user": "hidden"})).good();
+    }
+    let records = gateway.settled(4);
+    let ids = |records: &[Value]| records.iter().map(|record| record["request_id"].clone()).collect::<Vec<_>>();
+    let expected = [records[0].clone(), records[2].clone()];
+    let listed = told(&gateway, TOKEN, "records?end_user=ada+%26+co");
+    let mut found = rows(&listed["data"]).to_vec();
+    found.reverse();
+    assert_eq!(ids(&found), ids(&expected));
+    let printed = lines(&gateway, &["--end-user", "ada & co"]);
+    assert_eq!(ids(&printed), ids(&expected));
+    let usage = told(&gateway, TOKEN, "usage?end_user=ada+%26+co");
+    assert_eq!(sums([&usage["totals"]]), of_records(&expected), "{usage}");
+    assert_eq!(sums(rows(&usage["days"])), of_records(&expected), "{usage}");
+    assert_eq!(sums(rows(&usage["keys"])), of_records(&expected), "{usage}");
+    for by in ["day", "key"] {
+        assert_eq!(sums(&lines(&gateway, &["--by", by, "--end-user", "ada & co"])), of_records(&expected), "{by}");
+    }
+    let csv = gateway.manage(&["usage", "--csv", "--end-user", "ben"]).good().to_owned();
+    assert_eq!((csv.lines().count(), csv.contains(",ben,")), (2, true), "{csv}");
+    // A record has no more than 256 bytes of it, and neither does a search.
+    let encoded = "%C3%A4".repeat(300);
+    let listed = told(&gateway, TOKEN, &format!("records?end_user={encoded}"));
+    assert_eq!(ids(rows(&listed["data"])), ids(&records[3..]));
+    for nobody in ["hidden", "ada", "ada+%26+co+", "BEN"] {
+        assert_eq!(rows(&told(&gateway, TOKEN, &format!("records?end_user={nobody}"))["data"]).len(), 0, "{nobody}");
+        assert_eq!(told(&gateway, TOKEN, &format!("usage?end_user={nobody}"))["totals"]["requests"], 0, "{nobody}");
     }
 }
 
@@ -251,6 +291,14 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     let other = theirs[0]["user"].as_str().expect("a user");
     assert_eq!(ask(&gateway, &token, &format!("records?user={other}")).error(404)["param"], "user");
     assert_eq!(rows(&told(&gateway, &token, "records?user=kim")["data"]).len(), 1);
+    // One end user of theirs, and one of somebody else's key.
+    let theirs = gateway.generate(json!({"user": "shared"}));
+    theirs.good();
+    gateway.settled(4);
+    for (token, count) in [(TOKEN, 1), (token.as_str(), 0)] {
+        assert_eq!(rows(&told(&gateway, token, "records?end_user=shared")["data"]).len(), count);
+        assert_eq!(told(&gateway, token, "usage?end_user=shared")["totals"]["requests"], json!(count));
+    }
 
     let usage = told(&gateway, &token, "usage");
     assert_eq!(
@@ -261,7 +309,7 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     assert_eq!(sums([&told(&gateway, &token, &format!("usage?key={foreign}"))["totals"]]), [0; 7]);
     assert_eq!(ask(&gateway, &token, &format!("usage?user={other}")).error(404)["param"], "user");
     // For the admin nothing of it is hidden.
-    assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 3);
+    assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 4);
     assert_eq!(sums([&told(&gateway, TOKEN, "usage?user=kim")["totals"]])[0], 1);
     assert_eq!(told(&gateway, TOKEN, &format!("records/{}", id(mine[0])))["account"], "only");
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::explain::told;
 use crate::cli::failure::Failure;
+use crate::cli::installation::unusable;
 use crate::cli::output::{print, print_json};
 use crate::gateway::config::Config;
 use crate::gateway::manage::{self, ManageError, Probed};
@@ -18,6 +19,7 @@ pub(super) async fn test(id: &str, config: &Config, store: &Arc<SqliteStore>, js
             let advice = format!("`imagate account enable {name}` ends it");
             return Err(Failure::Advised(anyhow::anyhow!("the account {name} is {}", told(&state)), advice));
         }
+        Err(ManageError::Settings(problems)) => return Err(unusable(problems)),
         probed => probed?,
     };
     let Probed { name, status, latency } = &probed;

@@ -126,6 +126,7 @@ impl Config {
             uploads: _,
             master_key: _,
             admin_token: _,
+            absent: _,
             sources: _,
             file: _,
         } = self;

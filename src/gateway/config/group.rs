@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use http::Uri;
+use serde_json::{Map, Value};
 
 use super::raw::{Delivery, Fallback, OnError};
-use super::{Deadlines, Secret};
+use super::{Config, Deadlines, Secret, Source};
 
 /// One group of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub(crate) struct Group {
     pub(crate) tools: Option<Vec<String>>,
     /// What may not be asked for.
     pub(crate) filter: Filter,
+    /// True for the default group, if nobody has written it.
+    pub(crate) implicit: bool,
+    /// The settings as they are written, without the name.
+    pub(crate) policy: Map<String, Value>,
+    /// The reason why its settings in the store cannot be used; its requests are refused then.
+    pub(crate) problem: Option<String>,
 }
 
 /// What may not be asked for. Empty, it lets everything through.
@@ -52,4 +59,28 @@ pub(crate) struct Moderation {
     pub(crate) on_error: OnError,
     /// How long a judgement may take.
     pub(crate) timeout: Duration,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// The names of the groups that the file has, which alone can change them.
+    pub(crate) fn groups_of_file(&self) -> Vec<String> {
+        self.groups.iter().filter(|group| !group.implicit).map(|group| group.name.clone()).collect()
+    }
+
+    /// The same settings with these groups of the store beside those of the file, which come first.
+    pub(crate) fn with_groups_of_store(&self, kept: Vec<Group>) -> Self {
+        let mut config = self.clone();
+        config.groups.retain(|group| !group.implicit || kept.iter().all(|kept| kept.name != group.name));
+        for group in kept {
+            if config.groups.iter().all(|known| known.name != group.name) {
+                config.groups.push(group);
+            }
+        }
+        if self.sources.get("drain_timeout").copied().unwrap_or_default() == Source::Default {
+            config.drain_timeout = super::resolve::drain_timeout(&config.groups, config.deadlines);
+        }
+        config
+    }
 }

@@ -1,4 +1,4 @@
-//! Accounts that are kept in the store: the same settings as in the file, checked the same way.
+//! Accounts and groups that are kept in the store: the same settings as in the file, checked the same way.
 //!
 //! They are written as the table of the file that they would be, so that there is one reader and one list of settings.
 
@@ -11,16 +11,24 @@ use serde_json::{Map, Value, json};
 
 use super::problem::{Place, Problem};
 use super::raw::SecretSource;
-use super::resolve::{Layers, resolve_account};
+use super::resolve::{Layers, resolve_account, resolve_group};
 use super::surroundings::{Platform, Surroundings};
 use super::written::Written;
-use super::{Account, Secret};
+use super::{Account, Config, DEFAULT_GROUP, Group, Secret};
 
 /// The settings that hold a secret. So does every secret header, under `headers.` and its name.
 const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
 const HEADER: &str = "headers.";
 /// What the path of each setting begins with in the table that is written.
 const TABLE: &str = "accounts[0].";
+const GROUP_TABLE: &str = "groups[0].";
+
+/// A variable that a group of the store names has this word in its name: it says that the secret is for this. By any
+/// other name every secret of the machine could be sent to an address of somebody's choice.
+const MODERATION_VARIABLE: &str = "MODERATION";
+/// The lists of a group, which forms show line by line.
+const LISTS: [&str; 4] = ["/text_models", "/tools", "/filter/words", "/filter/patterns"];
+const MODERATION_KEY: &str = "/filter/moderation/api_key";
 
 /// An account from its settings as JSON, with the names of `[[accounts]]`, and its secrets by the setting they belong to.
 ///
@@ -47,17 +55,82 @@ pub(crate) fn account_from_json(
     for field in secrets.keys() {
         refer(&mut fields, field);
     }
-    let text = toml::to_string(&json!({ "accounts": [fields] }));
-    let text = text.map_err(|error| wrong(format!("the settings cannot be read: {error}")))?;
-    let layers = Layers::default().with_written(Written::parse("", &text));
-    let account = resolve_account(&layers, &Kept(secrets));
-    // The lines of that table are nothing that anybody has seen.
-    account.map_err(|problems| {
-        let mut problems: Vec<Problem> =
-            problems.into_iter().map(|problem| problem.at(place.clone()).within(TABLE)).collect();
-        problems.sort();
-        problems
-    })
+    let layers = layers(&place, &json!({ "accounts": [fields] }))?;
+    resolve_account(&layers, &Kept(secrets)).map_err(|problems| told(problems, &place, TABLE))
+}
+
+/// A group from its settings as JSON, with the names of `[[groups]]`, beside these settings. Of secrets it names the
+/// variables.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub(crate) fn group_from_json(
+    beside: &Config,
+    name: &str,
+    policy: &Map<String, Value>,
+    surroundings: &dyn Surroundings,
+) -> Result<Group, Vec<Problem>> {
+    let place = Place::Named(format!("group {name}"));
+    let mut fields = policy.clone();
+    without_nulls(&mut fields);
+    let mut problems = out_of_place(&fields);
+    // The store is less strict about names than the file is.
+    if fields.insert("name".to_owned(), DEFAULT_GROUP.into()).is_some() {
+        problems.push(Problem::of_setting("name", "is not among these settings"));
+    }
+    if !problems.is_empty() {
+        return Err(told(problems, &place, ""));
+    }
+    let layers = layers(&place, &json!({ "groups": [fields] }))?;
+    let group = resolve_group(&layers, beside, surroundings);
+    let group = group.map_err(|problems| told(problems, &place, GROUP_TABLE))?;
+    Ok(Group { name: name.to_owned(), ..group })
+}
+
+/// Takes out what is `null`, which stands for what is absent.
+pub(super) fn without_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    fields.values_mut().filter_map(Value::as_object_mut).for_each(without_nulls);
+}
+
+/// The settings of a group that are good in the file, where its owner has written them, and not in the store.
+fn out_of_place(policy: &Map<String, Value>) -> Vec<Problem> {
+    let policy = Value::Object(policy.clone());
+    let mut problems = Vec::new();
+    for list in LISTS {
+        let items = policy.pointer(list).and_then(Value::as_array).into_iter().flatten().enumerate();
+        for (index, _) in items.filter(|(_, item)| item.as_str().is_some_and(|text| text.contains(['\n', '\r']))) {
+            let setting = format!("{}[{index}]", list.trim_start_matches('/').replace('/', "."));
+            problems.push(Problem::of_setting(&setting, "holds a line break"));
+        }
+    }
+    let source = policy.pointer(MODERATION_KEY).and_then(Value::as_object);
+    let fault = match source.map(|source| (source.get("env").and_then(Value::as_str), source.contains_key("file"))) {
+        Some((_, true)) => Some("names a file of the server, which only the settings file can"),
+        Some((Some(variable), _)) if !variable.contains(MODERATION_VARIABLE) => {
+            Some("must name a variable with `MODERATION` in its name, so that no other secret of the server is sent")
+        }
+        _ => None,
+    };
+    problems.extend(fault.map(|fault| Problem::of_setting("filter.moderation.api_key", fault)));
+    problems
+}
+
+/// The tables of the file that these settings would be.
+fn layers(place: &Place, tables: &Value) -> Result<Layers, Vec<Problem>> {
+    let text = toml::to_string(tables);
+    let text =
+        text.map_err(|error| vec![Problem::new(place.clone(), format!("the settings cannot be read: {error}"))])?;
+    Ok(Layers::default().with_written(Written::parse("", &text)))
+}
+
+/// The lines of that table are nothing that anybody has seen.
+fn told(problems: Vec<Problem>, place: &Place, table: &str) -> Vec<Problem> {
+    let mut problems: Vec<Problem> =
+        problems.into_iter().map(|problem| problem.at(place.clone()).within(table)).collect();
+    problems.sort();
+    problems
 }
 
 /// A secret or a reference to one: what the settings name, they could make the server read and send.

@@ -19,6 +19,12 @@ impl Problem {
         Self { place, message: message.into(), setting: None }
     }
 
+    /// A problem with a setting that stands in no file.
+    pub(crate) fn of_setting(setting: &str, fault: &str) -> Self {
+        let name = setting.rsplit('.').next().unwrap_or(setting);
+        Self::new(Place::Named(setting.to_owned()), format!("`{name}` {fault}")).about(setting)
+    }
+
     /// The same problem, with the setting that it is about.
     pub(super) fn about(self, setting: impl Into<String>) -> Self {
         Self { setting: Some(setting.into()), ..self }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use schemars::r#gen::SchemaGenerator;
 use schemars::schema::{InstanceType, Metadata, Schema, SchemaObject, StringValidation};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Settings of the gateway, as they stand in one TOML file.
 ///
@@ -242,7 +242,7 @@ pub(super) struct RawAccount {
 }
 
 /// One group of keys.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawGroup {
     /// What keys and accounts call the group: letters, digits, `.`, `_` and `-`.
@@ -269,7 +269,7 @@ pub(super) struct RawGroup {
 }
 
 /// What may not be asked for; it is found before anything is spent.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFilter {
     /// Words and phrases that a prompt must not hold, in any case of letters.
@@ -281,7 +281,7 @@ pub(super) struct RawFilter {
 }
 
 /// A service with the endpoint `/moderations`, which judges prompts.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawModeration {
     /// The address of the service with its version, such as `https://api.openai.com/v1`.
@@ -301,7 +301,7 @@ pub(super) struct RawModeration {
 }
 
 /// Where a secret is to be found.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[schemars(title = "{ env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself")]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SecretSource {
@@ -323,7 +323,7 @@ pub(super) enum RawHeader {
 }
 
 /// A duration as written.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(super) struct Period(pub(super) String);
 

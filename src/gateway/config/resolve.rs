@@ -9,6 +9,7 @@ mod groups;
 mod models;
 mod oauth;
 mod secrets;
+mod uploads;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::problem::{Place, Problem};
-use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, RawUploads, SecretSource};
+use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, SecretSource};
 use super::surroundings::{Surroundings, data_dir};
 use super::written::Written;
 use super::{
-    Account, CONFIG_VARIABLE, Config, ConnectionLimits, Deadlines, Group, LONGEST_IMAGE_DEADLINE, Listen, Overrides,
-    Proxies, PublicUrl, Replay, Retention, Source, Uploads, duration, proxies,
+    Account, CONFIG_VARIABLE, Config, Deadlines, Group, LONGEST_IMAGE_DEADLINE, Listen, Overrides, Proxies, PublicUrl,
+    Replay, Retention, Source, duration, proxies,
 };
 use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
 
@@ -149,7 +150,20 @@ fn read_file(path: &Path, surroundings: &dyn Surroundings) -> Result<Written, Pr
 ///
 /// Everything that is wrong, in the order of the file.
 pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
-    let mut desk = Desk::new(layers, surroundings);
+    resolve_at(Desk::new(layers, surroundings))
+}
+
+/// The same for a command beside the gateway, which opens the store and calls nobody: of the secrets only those of the
+/// store must be there.
+///
+/// # Errors
+///
+/// Everything else that is wrong, in the order of the file.
+pub(super) fn resolve_for_command(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
+    resolve_at(Desk { calls_nobody: true, ..Desk::new(layers, surroundings) })
+}
+
+fn resolve_at(mut desk: Desk<'_>) -> Result<Config, Vec<Problem>> {
     let listen = desk.address("listen", LISTEN, |raw| raw.listen.as_ref());
     let deadlines = desk.deadlines();
     let text_models = desk.text_models();
@@ -178,12 +192,14 @@ pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Resul
         uploads: desk.uploads(),
         master_key: desk.master_key(),
         admin_token: desk.admin_token(),
+        absent: Vec::new(),
         sources: BTreeMap::new(),
         file: None,
     };
     if config.metrics_listen.as_ref() == Some(&config.listen) && config.listen.port() != 0 {
         desk.wrong("metrics_listen", "is the same as `listen`");
     }
+    config.absent.clone_from(&desk.absent);
     config.sources = std::mem::take(&mut desk.sources);
     desk.finish(config)
 }
@@ -199,18 +215,44 @@ pub(super) fn resolve_account(layers: &Layers, surroundings: &dyn Surroundings) 
     desk.finish(account)
 }
 
+/// The default of the time to finish.
+pub(super) fn drain_timeout(groups: &[Group], deadlines: Deadlines) -> Duration {
+    let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
+    (longest + DRAIN_MARGIN).min(duration::LONGEST)
+}
+
+/// Turns one group that stands in no file into one as usable, beside these settings.
+///
+/// # Errors
+///
+/// Everything that is wrong.
+pub(super) fn resolve_group(
+    layers: &Layers,
+    beside: &Config,
+    surroundings: &dyn Surroundings,
+) -> Result<Group, Vec<Problem>> {
+    let mut desk = Desk::new(layers, surroundings);
+    let group = desk.groups(beside.deadlines, beside.text_models.as_deref()).swap_remove(0);
+    desk.finish(group)
+}
+
 /// Where the layers lie open while they are made into one.
 struct Desk<'a> {
     layers: &'a Layers,
     surroundings: &'a dyn Surroundings,
     problems: Vec<Problem>,
     sources: BTreeMap<String, Source>,
+    /// True if secrets for upstreams and callers may be absent.
+    calls_nobody: bool,
+    /// Those that are.
+    absent: Vec<Problem>,
 }
 
 impl<'a> Desk<'a> {
     fn new(layers: &'a Layers, surroundings: &'a dyn Surroundings) -> Self {
         let sources = layers.written.settings().map(|setting| (setting.to_owned(), Source::File)).collect();
-        Self { layers, surroundings, problems: layers.problems.clone(), sources }
+        let problems = layers.problems.clone();
+        Self { layers, surroundings, problems, sources, calls_nobody: false, absent: Vec::new() }
     }
 
     /// The result, if nothing was wrong.
@@ -218,6 +260,8 @@ impl<'a> Desk<'a> {
         if self.problems.is_empty() {
             return Ok(result);
         }
+        // All problems are told at once.
+        self.problems.append(&mut self.absent);
         self.problems.sort();
         self.problems.dedup_by(|one, other| one.says_the_same(other));
         Err(self.problems)
@@ -225,15 +269,18 @@ impl<'a> Desk<'a> {
 
     /// Notes what is wrong with a setting, where it was set; once is enough.
     fn wrong(&mut self, setting: &str, fault: &str) {
-        if self.layers.written.is_flagged(setting) {
-            return;
+        if !self.layers.written.is_flagged(setting) {
+            self.problems.push(self.problem(setting, fault));
         }
+    }
+
+    fn problem(&self, setting: &str, fault: &str) -> Problem {
         let place = match self.sources.get(setting).copied().unwrap_or_default() {
             Source::Environment(name) | Source::Flag(name) => Place::Named(name.to_owned()),
             Source::File | Source::Default => self.layers.written.place(setting),
         };
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        self.problems.push(Problem::new(place, format!("`{name}` {fault}")).about(setting));
+        Problem::new(place, format!("`{name}` {fault}")).about(setting)
     }
 
     /// The value that wins, and a note of who set it.
@@ -320,10 +367,7 @@ impl<'a> Desk<'a> {
 
     fn drain_timeout(&mut self, groups: &[Group], deadlines: Deadlines) -> Duration {
         let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
-        self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| {
-            let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
-            (longest + DRAIN_MARGIN).min(duration::LONGEST)
-        })
+        self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| drain_timeout(groups, deadlines))
     }
 
     fn answer_deadline(&mut self) -> Duration {
@@ -334,17 +378,6 @@ impl<'a> Desk<'a> {
     fn shutdown_delay(&mut self) -> Duration {
         let written = self.layers.written.raw.shutdown_delay.as_ref();
         self.period("shutdown_delay", written, Duration::ZERO).unwrap_or_default()
-    }
-
-    fn connections(&mut self) -> ConnectionLimits {
-        let Some(raw) = &self.layers.written.raw.connections else { return ConnectionLimits::default() };
-        if let (Some(max), Some(per_address)) = (raw.max, raw.max_per_address)
-            && per_address > max
-        {
-            self.wrong("connections.max_per_address", "must not be above `max`");
-        }
-        let count = |written: Option<u32>| written.and_then(|count| usize::try_from(count).ok());
-        ConnectionLimits { max: count(raw.max), max_per_address: count(raw.max_per_address) }
     }
 
     fn deadlines(&mut self) -> Deadlines {
@@ -381,29 +414,6 @@ impl<'a> Desk<'a> {
             audit: kept("retention.audit", raw.audit.as_ref()),
             usage: kept("retention.usage", raw.usage.as_ref()),
         }
-    }
-
-    fn uploads(&mut self) -> Uploads {
-        let none = RawUploads::default();
-        let raw = self.layers.written.raw.uploads.as_ref().unwrap_or(&none);
-        let bytes = |megabytes: Option<u32>, default| megabytes.map_or(default, |count| u64::from(count) << 20);
-        let standard = Uploads::DEFAULT;
-        let memory = bytes(raw.memory_megabytes, standard.memory);
-        let disk = bytes(raw.disk_megabytes, standard.disk);
-        let limits = Uploads {
-            memory,
-            memory_per_key: bytes(raw.memory_megabytes_per_key, standard.memory_per_key.min(memory)),
-            disk,
-            disk_per_key: bytes(raw.disk_megabytes_per_key, standard.disk_per_key.min(disk)),
-            min_free: bytes(raw.min_free_megabytes, standard.min_free),
-        };
-        if limits.memory_per_key > memory {
-            self.wrong("uploads.memory_megabytes_per_key", "must not be above `memory_megabytes`");
-        }
-        if limits.disk_per_key > disk {
-            self.wrong("uploads.disk_megabytes_per_key", "must not be above `disk_megabytes`");
-        }
-        limits
     }
 
     fn period(&mut self, setting: &str, written: Option<&Period>, least: Duration) -> Option<Duration> {

@@ -1,6 +1,8 @@
 //! The settings as an operator meets them: a file, an environment, and either settings or messages.
 
+mod commands;
 mod filters;
+mod groups;
 mod models;
 mod tokens;
 
@@ -80,7 +82,10 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
             inject_image_tool: false,
             text_models: None,
             tools: None,
-            filter: Filter::default()
+            filter: Filter::default(),
+            implicit: true,
+            policy: serde_json::Map::new(),
+            problem: None,
         }]
     );
     let [account] = &config.accounts[..] else { panic!("one account") };

@@ -159,6 +159,28 @@ impl Reader<'_> {
     }
 }
 
+/// The words that a setting can have, by its path without places in lists, such as `groups.delivery`.
+pub(crate) fn words_of(path: &str) -> Vec<String> {
+    let root = schema::flat().schema;
+    let mut schema = &root;
+    for name in path.split('.') {
+        let items = schema.array.as_deref().and_then(|array| array.items.as_ref());
+        let table = match items {
+            Some(SingleOrVec::Single(item)) => as_object(item),
+            _ => Some(schema),
+        };
+        let Some(found) = table.and_then(|table| property(table.object.as_deref()?, name)) else { return Vec::new() };
+        schema = found;
+    }
+    words(schema).into_iter().map(str::to_owned).collect()
+}
+
+/// The words that a schema allows, if it names them.
+fn words(schema: &SchemaObject) -> Vec<&str> {
+    let values = forms(schema).into_iter().filter_map(|form| form.enum_values.as_ref());
+    values.flatten().filter_map(serde_json::Value::as_str).collect()
+}
+
 fn property<'a>(object: &'a ObjectValidation, name: &str) -> Option<&'a SchemaObject> {
     let schema = object.properties.get(name).or(object.additional_properties.as_deref());
     schema.and_then(as_object)
@@ -210,8 +232,7 @@ fn instance_type(value: &DeValue<'_>) -> InstanceType {
 
 /// What is wrong with a string of which only some values are allowed.
 fn not_among(text: &str, schema: &SchemaObject) -> Option<String> {
-    let values = forms(schema).into_iter().filter_map(|form| form.enum_values.as_ref());
-    let allowed: Vec<&str> = values.flatten().filter_map(serde_json::Value::as_str).collect();
+    let allowed = words(schema);
     if allowed.is_empty() || allowed.contains(&text) {
         return None;
     }
@@ -232,6 +253,10 @@ fn out_of_range(number: &DeInteger<'_>, schema: &SchemaObject) -> Option<String>
 fn expected(schema: &SchemaObject) -> String {
     if let Some(title) = schema.metadata.as_ref().and_then(|metadata| metadata.title.as_ref()) {
         return title.clone();
+    }
+    let words = words(schema);
+    if !words.is_empty() {
+        return one_of(&words);
     }
     let types = match &schema.instance_type {
         Some(SingleOrVec::Single(one)) => **one,

@@ -61,6 +61,7 @@ impl Console {
             owner: self.whose(actor, query.user.as_deref()).await?,
             key: query.key.clone(),
             group: query.group.clone(),
+            end_user: query.end_user.clone(),
             state: query.state.map(state),
             since: moment(query.since),
             until: moment(query.until),

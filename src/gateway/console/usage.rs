@@ -67,6 +67,7 @@ impl Console {
             owner: self.whose(actor, query.user.as_deref()).await?,
             key: query.key.clone(),
             group: query.group.clone(),
+            end_user: query.end_user.clone(),
             since: Some(first),
             until: Some(last),
             ..UsageFilter::default()
@@ -143,8 +144,8 @@ mod tests {
     #[track_caller]
     fn check(since: Option<&str>, until: Option<&str>, expected: Result<(&str, &str), &str>) {
         let date = |text: &str| text.parse::<NaiveDate>().unwrap();
-        let query =
-            RetrieveUsageQuery { since: since.map(date), until: until.map(date), group: None, key: None, user: None };
+        let (since, until) = (since.map(date), until.map(date));
+        let query = RetrieveUsageQuery { since, until, end_user: None, group: None, key: None, user: None };
         let found = period(&query, "2026-11-22".parse().unwrap());
         let found = found.map(|(first, last)| (first.to_string(), last.to_string()));
         match (found, expected) {

@@ -17,9 +17,9 @@ use crate::gateway::front::{Answer, ApiError, Captured, JsonBody, Query, Reply, 
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
     AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeleteTokenPath, ListAuditQuery, ListKeysQuery,
-    ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath, RetrieveAccountPath, RetrieveKeyPath,
-    RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath, RotateKeyPath, SignOutUserPath, UpdateAccountPath,
-    UpdateKeyPath, UpdateUserPath,
+    ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath, RetrieveAccountPath, RetrieveGroupPath,
+    RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath, RotateKeyPath, SignOutUserPath,
+    UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
 };
 use crate::wire::admin::types;
 
@@ -159,6 +159,28 @@ impl AdminApi for AdminEndpoints {
 
     async fn create_group(context: Context, body: JsonBody<types::NewGroup>) -> Result<Reply<types::Group>, Refusal> {
         told_of(&context, body, |console, actor, body| async move { console.create_group(&actor, &body).await }).await
+    }
+
+    async fn retrieve_group(
+        context: Context,
+        path: Captured<Path<RetrieveGroupPath>>,
+    ) -> Result<Reply<types::Group>, Refusal> {
+        told(
+            &context,
+            |console, actor| async move { console.retrieve_group(&actor, &path.get()?.into_inner().name).await },
+        )
+        .await
+    }
+
+    async fn update_group(
+        context: Context,
+        path: Captured<Path<UpdateGroupPath>>,
+        body: JsonBody<types::GroupUpdate>,
+    ) -> Result<Reply<types::Group>, Refusal> {
+        told_of(&context, body, |console, actor, body| async move {
+            console.update_group(&actor, &path.get()?.into_inner().name, &body).await
+        })
+        .await
     }
 
     async fn delete_group(

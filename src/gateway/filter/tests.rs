@@ -20,6 +20,9 @@ fn group(name: &str, filter: Filter) -> Group {
         text_models: None,
         tools: None,
         filter,
+        implicit: false,
+        policy: serde_json::Map::new(),
+        problem: None,
     }
 }
 

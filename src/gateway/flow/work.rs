@@ -80,6 +80,11 @@ impl Work {
 
     /// Records the intent durably before the first byte goes upstream.
     async fn open(&self) -> Result<OpenRecord, Error> {
+        let group = self.caller.group_name();
+        if self.gateway.is_unusable(group) {
+            tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
+            return Err(Error::Unavailable);
+        }
         let draft = match &self.task {
             SharedTask::Images(job) => deliver::draft(self, job),
             SharedTask::Response(job) => respond::draft(self, job),

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use dropshot::{
     ApiEndpointBodyContentType, ExtractorMetadata, HttpError, RequestContext, ServerContext, SharedExtractor,
 };
+use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -66,7 +67,13 @@ pub(crate) fn check_query(context: &RequestContext<impl ServerContext>) -> Resul
 fn pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>, Rejection> {
     let mut given = Map::new();
     let mut seen = Vec::new();
-    for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+    let pieces = text.split('&').filter(|piece| !piece.is_empty());
+    for (piece, (name, value)) in pieces.zip(form_urlencoded::parse(text.as_bytes())) {
+        // Read as something else it would be looked for, and not found.
+        if percent_decode_str(piece).decode_utf8().is_err() {
+            let message = format!("Invalid '{name}': the text is not UTF-8.");
+            return Err(Rejection::new(name, Reason::InvalidValue, message));
+        }
         if seen.contains(&name) {
             let message = format!("Duplicate parameter: '{name}' may be given once.");
             return Err(Rejection::new(name, Reason::InvalidValue, message));
@@ -134,6 +141,7 @@ mod tests {
         check_refused("serch=a", "serch", Reason::UnknownParameter);
         check_refused("serch=", "serch", Reason::UnknownParameter);
         check_refused("limit=7&limit=8", "limit", Reason::InvalidValue);
+        check_refused("&&limit=7&search=%ff", "search", Reason::InvalidValue);
         check_refused("search=&search=", "search", Reason::InvalidValue);
         check_refused("limit=seven", "limit", Reason::InvalidType);
         check_refused("limit=7.5", "limit", Reason::InvalidType);

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::writer::{Message, Outgoing, Reply};
-use super::{Attempt, Class, Delivered, LedgerError, ModelUsage, Record, State, clip, milliseconds_since};
+use super::{Attempt, Class, Delivered, LedgerError, ModelUsage, Record, State, milliseconds_since};
 use crate::gateway::telemetry::Metrics;
 
 /// The longest time that the end of an answer waits for its record (ours).
@@ -52,7 +52,7 @@ impl Outcome {
 
     /// The same with the reason: a word of the gateway, and words of the upstream that are safe to show.
     pub(crate) fn because(self, reason: &'static str, detail: Option<String>) -> Self {
-        Self { error_reason: Some(reason), error_detail: detail.map(clip), ..self }
+        Self { error_reason: Some(reason), error_detail: detail.map(Record::clip), ..self }
     }
 
     const fn new(state: State, error_code: Option<String>) -> Self {
@@ -186,7 +186,7 @@ impl OpenRecord {
     pub(crate) fn set_upstream_id(&mut self, call: Call, id: Option<String>) {
         self.edit(|entry| {
             if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
-                attempt.upstream_request_id = id.map(clip);
+                attempt.upstream_request_id = id.map(Record::clip);
             }
         });
     }
@@ -237,7 +237,9 @@ impl OpenRecord {
 
     /// Names the model that made the images, and the text model that was beside it.
     pub(crate) fn set_models(&mut self, image: Option<String>, host: Option<String>) {
-        self.edit(|entry| (entry.record.image_model, entry.record.host_model) = (image.map(clip), host.map(clip)));
+        self.edit(|entry| {
+            (entry.record.image_model, entry.record.host_model) = (image.map(Record::clip), host.map(Record::clip));
+        });
     }
 
     /// Notes that the first byte goes to the caller now. Later calls change nothing.

@@ -375,7 +375,7 @@ async fn long_texts_of_a_caller_are_cut_between_characters() {
     let open = fixture.ledger.open(Draft { end_user, ..draft("r1") }).await.unwrap();
     open.close(Outcome::succeeded()).await.unwrap();
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
-    assert_eq!(record.end_user, Some("ä".repeat(MAX_TEXT_BYTES / 2)));
+    assert_eq!(record.end_user, Some("ä".repeat(Record::MAX_TEXT_BYTES / 2)));
 }
 
 const ROUNDS: usize = 6;

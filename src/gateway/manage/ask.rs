@@ -47,6 +47,11 @@ pub(crate) async fn explain(
 pub(crate) async fn probe(config: &Config, store: &Arc<SqliteStore>, handle: &str) -> Result<Probed, ManageError> {
     let Known { name, account, row, .. } = find(config, store, handle).await?;
     let account = account.map_err(|problem| ManageError::Unusable(name.clone(), problem))?;
+    // Settings that a command was started with need not have the secrets.
+    let absent = config.absent_of(&name);
+    if !absent.is_empty() {
+        return Err(ManageError::Settings(absent));
+    }
     if row.is_none() {
         store.sync_account(crate::gateway::spec(&account)).await?;
     }

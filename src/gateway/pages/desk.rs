@@ -22,7 +22,7 @@ const FORM_COOKIE_HOURS: i64 = 2;
 const FORM_COOKIE_MAX: usize = 128;
 
 /// What was just done, by the word in the address, and what is said of it.
-const DONE: [(&str, &str); 14] = [
+const DONE: [(&str, &str); 15] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
@@ -33,6 +33,7 @@ const DONE: [(&str, &str); 14] = [
     ("revoked", "done.revoked"),
     ("group", "done.group"),
     ("group-deleted", "done.group_deleted"),
+    ("policy", "done.policy"),
     ("user-disabled", "done.user_disabled"),
     ("user-enabled", "done.user_enabled"),
     ("account-disabled", "done.account_disabled"),

@@ -8,7 +8,7 @@ use super::desk::Desk;
 use super::failure::{Failure, rendered};
 use super::form::Form;
 use super::frame::Page;
-use super::visit::Shown;
+use super::visit::{Shown, encoded};
 use crate::wire::admin::types;
 
 #[derive(Template)]
@@ -17,6 +17,11 @@ struct GroupsPage {
     page: Page,
     groups: Vec<types::Group>,
     form: Form,
+}
+
+/// True if anything is set of a group.
+fn has_policy(group: &types::Group) -> bool {
+    group.policy.as_ref().is_some_and(|policy| serde_json::to_value(policy).is_ok_and(|set| set != json!({})))
 }
 
 /// The list.
@@ -37,7 +42,7 @@ pub(super) async fn create(desk: &Desk<'_>) -> Result<Shown, Failure> {
     let form = Form::sent(desk.visit, &["name"]);
     let body = json!({ "name": form.value("name") }).to_string();
     match desk.console().create_group(desk.actor()?, body.as_bytes()).await {
-        Ok(_) => Ok(Shown::see("/groups?done=group")),
+        Ok(group) => Ok(Shown::see(&format!("/groups/{}?done=group", encoded(&group.name)))),
         Err(error) => show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form.refused(desk.texts, error)?).await,
     }
 }

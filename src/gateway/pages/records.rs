@@ -18,6 +18,9 @@ use crate::wire::admin::types;
 /// So many stand on one page (ours).
 const PER_PAGE: i64 = 50;
 
+/// The fields of the form.
+const FILTERS: [&str; 6] = ["key", "user", "end_user", "state", "since", "until"];
+
 const STATES: [types::RecordState; 6] = [
     types::RecordState::Succeeded,
     types::RecordState::Running,
@@ -74,7 +77,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
         older: records.data.last().filter(|_| records.has_more).map(|last| after(visit, "/records", &last.request_id)),
         newer: visit.asked("before").map(|_| format!("/records?{}", visit.query.with("before", None))),
         download: format!("/records.csv?{}", visit.query.with("before", None)),
-        is_filtered: ["key", "user", "state", "since", "until"].iter().any(|name| visit.asked(name).is_some()),
+        is_filtered: FILTERS.iter().any(|name| visit.asked(name).is_some()),
         states: &STATES,
         records,
         form,
@@ -108,6 +111,7 @@ fn query(desk: &Desk<'_>, limit: i64) -> (ListRecordsQuery, Form) {
     let asked = |name: &str| visit.asked(name).map(str::to_owned);
     let query = ListRecordsQuery {
         before: asked("before"),
+        end_user: visit.exactly("end_user"),
         group: asked("group"),
         key: asked("key"),
         limit: types::PageLimit::new(limit).ok(),
@@ -117,8 +121,8 @@ fn query(desk: &Desk<'_>, limit: i64) -> (ListRecordsQuery, Form) {
         user: asked("user").filter(|_| desk.is_admin()),
     };
     let mut form = Form::default();
-    for name in ["key", "user", "state", "since", "until"] {
-        form = form.with(name, visit.asked(name).unwrap_or_default());
+    for name in FILTERS {
+        form = form.with(name, visit.query.get(name));
     }
     (query, form)
 }

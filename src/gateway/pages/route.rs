@@ -6,7 +6,9 @@ use percent_encoding::percent_decode_str;
 use super::desk::Desk;
 use super::failure::Failure;
 use super::visit::Shown;
-use super::{accounts, audit, door, groups, key, keys, people, person, preferences, profile, records, start, usage};
+use super::{
+    accounts, audit, door, group, groups, key, keys, people, person, preferences, profile, records, start, usage,
+};
 
 /// One page, or one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(super) enum Target {
     PersonAct(String, PersonAct),
     Groups,
     CreateGroup,
+    Group(String),
+    ChangeGroup(String),
     DeleteGroup(String),
     Accounts,
     AccountAct(String, bool),
@@ -122,6 +126,7 @@ fn shown(segments: &[&str]) -> Option<Target> {
         ["people"] => Target::People,
         ["people", user] if !user.is_empty() => Target::Person(user.to_owned()),
         ["groups"] => Target::Groups,
+        ["groups", group] if !group.is_empty() => Target::Group(group.to_owned()),
         ["accounts"] => Target::Accounts,
         ["audit"] => Target::Audit,
         ["profile"] => Target::Profile,
@@ -142,6 +147,7 @@ fn sent(segments: &[&str]) -> Option<Target> {
         ["people"] => Target::Invite,
         ["people", user, act] => Target::PersonAct(user.to_owned(), person_act(act)?),
         ["groups"] => Target::CreateGroup,
+        ["groups", group, "change"] => Target::ChangeGroup(group.to_owned()),
         ["groups", group, "delete"] => Target::DeleteGroup(group.to_owned()),
         ["accounts", account, "disable"] => Target::AccountAct(account.to_owned(), false),
         ["accounts", account, "enable"] => Target::AccountAct(account.to_owned(), true),
@@ -217,6 +223,8 @@ async fn serve_signed(desk: &Desk<'_>, target: Target) -> Result<Shown, Failure>
         Target::PersonAct(id, act) => person::act(desk, &id, act).await,
         Target::Groups => groups::show(desk).await,
         Target::CreateGroup => groups::create(desk).await,
+        Target::Group(name) => group::show(desk, &name).await,
+        Target::ChangeGroup(name) => group::change(desk, &name).await,
         Target::DeleteGroup(name) => groups::delete(desk, &name).await,
         Target::Accounts => accounts::show(desk).await,
         Target::AccountAct(name, enabled) => accounts::change(desk, &name, enabled).await,

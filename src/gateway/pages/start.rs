@@ -48,6 +48,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
 async fn newest(desk: &Desk<'_>, user: Option<String>, key: Option<String>) -> Result<Option<types::Record>, Failure> {
     let records = ListRecordsQuery {
         before: None,
+        end_user: None,
         group: None,
         key,
         limit: types::PageLimit::new(1).ok(),

@@ -18,6 +18,8 @@ use crate::wire::admin::types;
 /// So many days are shown where nobody chooses (ours).
 const DAYS: u64 = 29;
 
+const FILTERS: [&str; 6] = ["key", "user", "end_user", "group", "since", "until"];
+
 #[derive(Template)]
 #[template(path = "usage.html", config = "src/gateway/pages/askama.toml")]
 struct UsagePage {
@@ -40,7 +42,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
         form,
         chart: Chart::of(&usage),
         download: format!("/usage.csv?{}", desk.visit.query.with("done", None)),
-        is_filtered: ["key", "user", "group", "since", "until"].iter().any(|name| desk.visit.asked(name).is_some()),
+        is_filtered: FILTERS.iter().any(|name| desk.visit.asked(name).is_some()),
         is_empty: usage.totals.requests == 0 && usage.totals.refused == 0,
         usage,
     };
@@ -69,6 +71,7 @@ fn query(desk: &Desk<'_>) -> (RetrieveUsageQuery, Form) {
     let since = day("since").or_else(|| until.checked_sub_days(Days::new(DAYS))).unwrap_or(until).min(until);
     let asked = |name: &str| desk.visit.asked(name).map(str::to_owned);
     let query = RetrieveUsageQuery {
+        end_user: desk.visit.exactly("end_user"),
         group: asked("group"),
         key: asked("key"),
         since: Some(since),
@@ -79,6 +82,7 @@ fn query(desk: &Desk<'_>) -> (RetrieveUsageQuery, Form) {
         .with("since", since.to_string())
         .with("until", until.to_string())
         .with("key", query.key.clone().unwrap_or_default())
-        .with("user", query.user.clone().unwrap_or_default());
+        .with("user", query.user.clone().unwrap_or_default())
+        .with("end_user", query.end_user.clone().unwrap_or_default());
     (query, form)
 }

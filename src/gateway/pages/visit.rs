@@ -90,6 +90,37 @@ impl Visit {
     pub(super) fn asked(&self, name: &str) -> Option<&str> {
         Some(self.query.get(name).trim()).filter(|value| !value.is_empty())
     }
+
+    /// The same to the letter, for what others have named.
+    pub(super) fn exactly(&self, name: &str) -> Option<String> {
+        self.asked(name).map(|_| self.query.get(name).to_owned())
+    }
+}
+
+/// A name as a part of a path.
+pub(super) fn encoded(name: &str) -> String {
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+impl Visit {
+    /// A visit that sends this form.
+    pub(super) fn with_form(encoded: &[u8]) -> Self {
+        Self {
+            method: Method::POST,
+            path: "/".to_owned(),
+            query: Fields::default(),
+            form: Ok(Fields::read(encoded)),
+            cookies: String::new(),
+            host: None,
+            origin: None,
+            fetch_site: None,
+            address: IpAddr::from([127, 0, 0, 1]),
+            agent: String::new(),
+            languages: String::new(),
+            known_tags: String::new(),
+        }
+    }
 }
 
 // === impl Fields ===

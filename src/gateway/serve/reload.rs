@@ -5,6 +5,9 @@
 //! **Invariant:** a configuration that cannot be used changes nothing, and every problem with it is logged.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::ServeError;
 use crate::gateway::config::{Config, Difference, Problem};
@@ -15,13 +18,20 @@ use crate::gateway::{CurrentGateway, spec};
 /// Reads the configuration from the same sources as the start.
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<Problem>> + Send + Sync>;
 
+/// A look at the groups of the store is given up after this (ours), because a stop may wait for it.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The inputs of a reload, and the configuration in force.
 pub(super) struct Reload {
     pub(super) read: ConfigReader,
     pub(super) store: Arc<SqliteStore>,
     pub(super) current: CurrentGateway,
-    /// The configuration in force.
+    /// The configuration in force, without the groups of the store.
     pub(super) config: Config,
+    /// The names and settings of the groups of the store that are in force.
+    groups: Vec<(String, String)>,
+    /// True if the last round went well: trouble is logged once.
+    well: bool,
 }
 
 /// The reason why nothing was changed.
@@ -35,6 +45,45 @@ enum ReloadError {
 // === impl Reload ===
 
 impl Reload {
+    pub(super) const fn new(
+        read: ConfigReader,
+        store: Arc<SqliteStore>,
+        current: CurrentGateway,
+        config: Config,
+    ) -> Self {
+        Self { read, store, current, config, groups: Vec::new(), well: true }
+    }
+
+    /// The configuration in force, with the groups of the store.
+    pub(super) fn in_force(&self) -> Config {
+        manage::with_groups_of_store(&self.config, &self.groups)
+    }
+
+    /// Takes over the settings of the groups in the store, if somebody has changed them.
+    pub(super) async fn follow_groups(&mut self) {
+        let followed = timeout(FOLLOW_PATIENCE, self.attempt_groups()).await;
+        let followed = followed.unwrap_or_else(|_| Err(io(std::io::ErrorKind::TimedOut.into())));
+        if let Err(error) = &followed
+            && self.well
+        {
+            let problems = error.problems();
+            tracing::error!(?problems, "the groups of the store cannot be taken over; they stay as they are");
+        }
+        self.well = followed.is_ok();
+    }
+
+    async fn attempt_groups(&mut self) -> Result<(), ReloadError> {
+        let groups = self.store.group_policies().await?;
+        if groups != self.groups {
+            let config = manage::with_groups_of_store(&self.config, &groups);
+            let next = self.current.get().under(&config, &self.store)?;
+            self.current.replace(next);
+            self.groups = groups;
+            tracing::info!("the settings of the groups in the store are in force");
+        }
+        Ok(())
+    }
+
     /// Takes over the current configuration. Returns a text that says what has changed, or why nothing has.
     pub(super) async fn run(&mut self) -> Result<String, String> {
         match self.attempt().await {
@@ -72,7 +121,8 @@ impl Reload {
             return Err(ReloadError::Taken(taken));
         }
         let current = self.current.get();
-        let next = current.under(&config, &self.store)?;
+        let groups = self.store.group_policies().await?;
+        let next = current.under(&manage::with_groups_of_store(&config, &groups), &self.store)?;
         if config.accounts.iter().any(manage::is_real) {
             manage::retire_first_key(&config, &self.store, &Act::system()).await?;
         }
@@ -85,9 +135,9 @@ impl Reload {
         let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         self.store.mark_absent(&in_file, Timestamp::now()).await?;
         current.accounts().configure(&self.config.accounts, &config.accounts).await?;
-        current.people().set_groups_of_file(config.groups.iter().map(|group| group.name.clone()).collect());
+        current.people().set_groups_of_file(config.groups_of_file());
         self.current.replace(next);
-        self.config = config;
+        (self.config, self.groups) = (config, groups);
         Ok(difference)
     }
 }

@@ -115,6 +115,15 @@ pub(crate) trait PeopleStore: Send + Sync {
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError>;
 
+    /// Makes a group with these settings; `None` where there is one of that name.
+    async fn create_group(&self, act: &Act, name: &str, policy: Option<&str>) -> Result<Option<GroupRow>, StoreError>;
+
+    /// Gives the group with that id or name these settings in place of its former ones; `None` where there is none.
+    async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Option<GroupRow>, StoreError>;
+
+    /// The groups that have settings here, by name, each with its settings.
+    async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError>;
+
     /// Every group, by name.
     async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError>;
 
@@ -162,8 +171,8 @@ pub(crate) struct GroupRow {
     pub(crate) id: GroupId,
     /// Its name, unique.
     pub(crate) name: String,
-    /// `report` or `fail`; `None` leaves it to the configuration.
-    pub(crate) delivery: Option<String>,
+    /// Its settings, as a JSON object with the names of `[[groups]]`; `None` where nobody has set any here.
+    pub(crate) policy: Option<String>,
     /// When it was made.
     pub(crate) created_at: Timestamp,
     /// How many keys are in it.

@@ -53,7 +53,7 @@ pub(crate) struct Record {
     pub(crate) user: UserId,
     /// The id of the key.
     pub(crate) key: KeyId,
-    /// The `user` field of the request.
+    /// The `safety_identifier` field of the request, or else its `user` field.
     pub(crate) end_user: Option<String>,
     /// What was made instead of what was asked for, where the caller or the group allowed it.
     pub(crate) fallback: Option<String>,
@@ -82,6 +82,15 @@ pub(crate) struct Record {
 // === impl Record ===
 
 impl Record {
+    /// Longest free text of a request that is kept. A record stays under a kilobyte whatever a caller sends.
+    pub(crate) const MAX_TEXT_BYTES: usize = 256;
+
+    /// The text of a caller as a record has it.
+    pub(crate) fn clip(mut text: String) -> String {
+        text.truncate(text.floor_char_boundary(Self::MAX_TEXT_BYTES));
+        text
+    }
+
     /// The number of the images asked for that the answer lacks; `None` unless it is complete and lacks some.
     pub(crate) fn count_missing(&self) -> Option<u32> {
         let delivered = u32::try_from(self.delivered.len()).unwrap_or(u32::MAX);
@@ -221,6 +230,8 @@ pub(crate) struct RecordFilter {
     pub(crate) user: Option<String>,
     /// Only those of the group of this name.
     pub(crate) group: Option<String>,
+    /// Only those of this end user, cut as in a record.
+    pub(crate) end_user: Option<String>,
     /// Only those in this state; otherwise all that are finished.
     pub(crate) state: Option<State>,
     /// Only those that began then or later.

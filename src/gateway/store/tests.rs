@@ -72,6 +72,31 @@ async fn many_who_ensure_the_same_name_at_once_get_one_row() {
     }
 }
 
+#[tokio::test]
+async fn the_settings_of_a_group_are_kept_while_it_lives() {
+    for Fixture { store, .. } in stores().await {
+        let act = &Act::command();
+        let made = store.create_group(act, "studio", Some("{\"delivery\":\"fail\"}")).await.unwrap().unwrap();
+        assert_eq!(made.policy.as_deref(), Some("{\"delivery\":\"fail\"}"));
+        assert_eq!(store.create_group(act, "studio", None).await.unwrap(), None, "the name is taken");
+        store.ensure_group(act, "plain").await.unwrap();
+        let policies = async || store.group_policies().await.unwrap();
+        assert_eq!(policies().await, [("studio".to_owned(), "{\"delivery\":\"fail\"}".to_owned())]);
+        for handle in [made.id.as_str(), "studio"] {
+            let changed = store.change_group(act, handle, "{}").await.unwrap().unwrap();
+            assert_eq!((changed.id.as_str(), changed.policy.as_deref()), (made.id.as_str(), Some("{}")));
+        }
+        assert_eq!(store.change_group(act, "nobody", "{}").await.unwrap(), None);
+        let listed = store.list_groups().await.unwrap();
+        let policies_of: Vec<_> = listed.iter().map(|group| (group.name.as_str(), group.policy.as_deref())).collect();
+        assert!(policies_of.contains(&("studio", Some("{}"))) && policies_of.contains(&("plain", None)), "{listed:?}");
+        store.delete_group(act, "studio").await.unwrap();
+        assert!(policies().await.is_empty());
+        assert_eq!(store.change_group(act, "studio", "{}").await.unwrap(), None, "it is deleted");
+        assert_eq!(store.ensure_group(act, "studio").await.unwrap().policy, None, "it begins with nothing");
+    }
+}
+
 async fn group_id(store: Arc<dyn Store>) -> GroupId {
     store.ensure_group(&Act::command(), "studio").await.unwrap().id
 }

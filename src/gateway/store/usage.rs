@@ -92,6 +92,8 @@ pub(crate) struct UsageFilter {
     pub(crate) user: Option<String>,
     /// Only the group of this name.
     pub(crate) group: Option<String>,
+    /// Only this end user, cut as in a record. Counted from the records that are still kept, so without refused requests.
+    pub(crate) end_user: Option<String>,
     /// Only from this day on.
     pub(crate) since: Option<Day>,
     /// Only up to this day, with it.

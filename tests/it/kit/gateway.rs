@@ -80,6 +80,11 @@ impl Gateway {
         self
     }
 
+    /// From the next start on there is no such variable.
+    pub(crate) fn forget(&mut self, variable: &str) {
+        self.environment.retain(|(name, _)| name != variable);
+    }
+
     /// Starts the program again on the same data.
     #[track_caller]
     pub(crate) fn start(&mut self) {

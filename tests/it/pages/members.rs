@@ -1,5 +1,7 @@
 //! What a member can reach of what is not theirs: nothing, by any page and any form of an administrator.
 
+use serde_json::json;
+
 use super::forgery::{every_form, every_page, trail};
 use super::people::{ADA, ada, ben, make_key};
 use crate::kit::{Call, Gateway, request};
@@ -15,7 +17,7 @@ fn no_page_of_an_administrator_opens_for_a_member() {
     let mut ada = ada(&gateway);
     let mut ben = ben(&mut ada);
     let (_, secret) = make_key(&mut ada, "hers!");
-    Call::generation().key(&secret).json(&request(serde_json::json!({}))).send(gateway.address()).good();
+    Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).good();
     gateway.settled(1);
     let pages = every_page(&mut ada);
     let mine = every_page(&mut ben);
@@ -74,4 +76,24 @@ fn no_form_of_an_administrator_does_anything_for_a_member() {
         !list.contains(&format!("<bdi>{ADA}</bdi></a></td>")),
         "whose key it is, is not for a member to say: {list}"
     );
+}
+
+#[test]
+fn records_and_counts_of_an_end_user_are_found_with_a_plain_form() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    for end_user in ["kim & co", "lee", "kim & co"] {
+        gateway.generate(json!({"user": end_user, "quality": "low"})).good();
+    }
+    let records = gateway.settled(3);
+    let of_lee = format!("/records/{}", records[1]["request_id"].as_str().expect("an id"));
+    let page = ada.get("/records?state=&since=&until=&key=&user=&end_user=kim+%26+co").text();
+    assert!(page.contains("name=\"end_user\" type=\"text\" value=\"kim &#38; co\""), "{page}");
+    assert_eq!((page.matches("href=\"/records/").count(), page.contains(&of_lee)), (2, false), "{page}");
+    let sheet = ada.get("/records.csv?end_user=kim+%26+co").text();
+    assert_eq!((sheet.lines().count(), sheet.matches(",kim & co,").count()), (3, 2), "{sheet}");
+    let counts = ada.get("/usage.csv?end_user=lee").text();
+    assert!(counts.lines().nth(1).is_some_and(|day| day.contains(",1,1,0,1,")), "{counts}");
+    // The page of a record leads to its end user's others.
+    assert!(ada.get(&of_lee).text().contains("href=\"/records?end_user=lee\""));
 }

@@ -169,6 +169,13 @@ fn fields(inside: &str) -> Vec<(String, String)> {
         let value = chosen.and_then(|option| attribute(option, "value"));
         found.extend(attribute(piece, "name").zip(value));
     }
+    for piece in inside.split("<textarea ").skip(1) {
+        let (head, rest) = piece.split_once('>').unwrap_or_default();
+        // The first line break belongs to the tag, and a browser sends each other one as two letters.
+        let text = rest.split("</textarea>").next().unwrap_or_default();
+        let text = unescaped(text.strip_prefix('\n').unwrap_or(text)).replace('\n', "\r\n");
+        found.extend(attribute(head, "name").zip(Some(text)));
+    }
     found
 }
 

@@ -140,7 +140,7 @@ fn text_and_images_are_recorded_apart() {
     for stream in [false, true] {
         assert_eq!(call(&gateway).json(&drawing("", stream)).send(gateway.address()).status, 200);
     }
-    let talk = task(&json!({"safety_identifier": "u-7"}));
+    let talk = task(&json!({"safety_identifier": "u-7", "user": "hidden"}));
     assert_eq!(call(&gateway).json(&talk).send(gateway.address()).status, 200);
     let records = gateway.settled(3);
     let ledger = upstream.ledger();

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What kind of credentials an account has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
@@ -53,7 +53,7 @@ pub(crate) enum Tier {
 }
 
 /// What happens when the upstream made another size or format than was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Delivery {
     /// The answer goes out and says what was made.
@@ -63,7 +63,7 @@ pub(crate) enum Delivery {
 }
 
 /// What happens when an image of 3840x2160 and high quality cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fallback {
     /// The request fails.
@@ -73,7 +73,7 @@ pub(crate) enum Fallback {
 }
 
 /// What happens to a prompt that a moderation service did not judge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnError {
     /// It passes.

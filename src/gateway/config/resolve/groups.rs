@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::{Desk, SHORTEST_DEADLINE};
+use crate::gateway::config::kept::without_nulls;
 use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::{DEFAULT_GROUP, Deadlines, Delivery, Fallback, Filter, Group, Moderation, address};
@@ -37,6 +40,9 @@ impl Desk<'_> {
                 text_models: text_models.map(<[String]>::to_vec),
                 tools: None,
                 filter: Filter::default(),
+                implicit: true,
+                policy: Map::new(),
+                problem: None,
             });
         }
         groups
@@ -54,6 +60,9 @@ impl Desk<'_> {
             text_models: raw.text_models.as_deref().map(|ids| self.model_ids(&format!("{path}.text_models"), ids)),
             tools: raw.tools.as_deref().map(|tools| self.tools(&format!("{path}.tools"), tools)),
             filter: raw.filter.as_ref().map_or_else(Filter::default, |raw| self.filter(&format!("{path}.filter"), raw)),
+            implicit: false,
+            policy: policy(raw),
+            problem: None,
         }
     }
 
@@ -108,4 +117,12 @@ impl Desk<'_> {
             timeout: timeout.unwrap_or(DEFAULT_JUDGING),
         })
     }
+}
+
+/// The settings of a group as they are written. Secrets are named there, and not written.
+fn policy(raw: &RawGroup) -> Map<String, Value> {
+    let Ok(Value::Object(mut policy)) = serde_json::to_value(raw) else { return Map::new() };
+    policy.remove("name");
+    without_nulls(&mut policy);
+    policy
 }

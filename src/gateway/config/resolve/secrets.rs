@@ -13,27 +13,43 @@ use crate::gateway::config::surroundings::shown;
 /// Long enough that nobody guesses it (ours): 128 bits in hexadecimal digits.
 const SHORTEST_ADMIN_TOKEN: usize = 32;
 
+/// Without these the store cannot be opened.
+const OF_STORE: [&str; 2] = ["database_url", "master_key"];
+
 impl Desk<'_> {
-    /// The secret of a setting; without one the problem is noted.
+    /// The secret of a setting; without one the problem is noted. Where it may be absent, nothing stands in its place.
     pub(super) fn secret(&mut self, setting: &str, source: &SecretSource) -> Option<Secret> {
-        let value = match source {
-            SecretSource::Env(name) => self.variable(setting, name)?,
-            SecretSource::File(path) => {
-                let path = self.path(setting, path);
-                let text = self.surroundings.read(&path);
-                let text =
-                    text.map_err(|error| self.wrong(setting, &format!("names a file that cannot be read: {error}")));
-                text.ok()?
-            }
-        };
         let found = self.surroundings.found(source);
-        // Editors and `echo` end a file with a line end that belongs to nobody.
-        let value = value.trim();
-        if value.is_empty() {
-            self.wrong(setting, &format!("is empty ({found})"));
-            return None;
+        let fault = match self.value(setting, source) {
+            // Editors and `echo` end a file with a line end that belongs to nobody.
+            Ok(value) if value.trim().is_empty() => format!("is empty ({found})"),
+            Ok(value) => return Some(Secret::new(value.trim().to_owned(), found)),
+            Err(fault) => fault,
+        };
+        if self.calls_nobody && !OF_STORE.contains(&setting) {
+            self.absent.push(self.problem(setting, &fault));
+            return Some(Secret::new(String::new(), found));
         }
-        Some(Secret::new(value.to_owned(), found))
+        self.wrong(setting, &fault);
+        None
+    }
+
+    /// The text that the setting names, or the reason why it is not there.
+    fn value(&mut self, setting: &str, source: &SecretSource) -> Result<String, String> {
+        match source {
+            SecretSource::Env(name) => {
+                let fault = match self.surroundings.variable(name).map(OsString::into_string) {
+                    Some(Ok(value)) => return Ok(value),
+                    Some(Err(_)) => "is not UTF-8",
+                    None => "is not set",
+                };
+                Err(format!("names the environment variable {}, which {fault}", shown(name)))
+            }
+            SecretSource::File(path) => {
+                let text = self.surroundings.read(&self.path(setting, path));
+                text.map_err(|error| format!("names a file that cannot be read: {error}"))
+            }
+        }
     }
 
     /// A secret that is sent in a header.
@@ -79,21 +95,14 @@ impl Desk<'_> {
         let source = self.pick(SETTING, ADMIN_TOKEN, |raw| raw.admin_token.as_ref())?;
         let token = self.secret(SETTING, source)?;
         let found = token.found();
+        if token.expose().is_empty() {
+            return None;
+        }
         if token.expose().len() < SHORTEST_ADMIN_TOKEN {
             self.wrong(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({found})"));
         } else if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
             self.wrong(SETTING, &format!("holds a character that cannot stand in a bearer token ({found})"));
         }
         Some(token)
-    }
-
-    fn variable(&mut self, setting: &str, name: &str) -> Option<String> {
-        let fault = match self.surroundings.variable(name).map(OsString::into_string) {
-            Some(Ok(value)) => return Some(value),
-            Some(Err(_)) => "is not UTF-8",
-            None => "is not set",
-        };
-        self.wrong(setting, &format!("names the environment variable {}, which {fault}", shown(name)));
-        None
     }
 }

@@ -96,10 +96,10 @@ async fn a_group_goes_when_no_key_is_in_it_and_can_come_again() {
     let (fixture, _) = Fixture::set_up().await;
     let act = Act::command();
     let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
-    let made = fixture.people.make_group(&act, "studio").await.unwrap();
+    let made = fixture.people.make_group(&act, "studio", None).await.unwrap();
     assert!(!made.of_file && made.row.keys == 0);
-    assert!(matches!(fixture.people.make_group(&act, "studio").await, Err(PeopleError::Taken)));
-    assert!(matches!(fixture.people.make_group(&act, " ").await, Err(PeopleError::Field { field: "name", .. })));
+    assert!(matches!(fixture.people.make_group(&act, "studio", None).await, Err(PeopleError::Taken)));
+    assert!(matches!(fixture.people.make_group(&act, " ", None).await, Err(PeopleError::Field { field: "name", .. })));
     assert!(matches!(fixture.people.delete_group(&act, "default").await, Err(PeopleError::OfFile)));
     let key = keys.create_for_test("k", "ada", "studio").await;
     assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(PeopleError::InUse)));
@@ -110,7 +110,7 @@ async fn a_group_goes_when_no_key_is_in_it_and_can_come_again() {
     assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(PeopleError::Unknown)));
     assert_eq!(fixture.people.groups().await.unwrap().len(), 1);
     assert!(fixture.people.find("ada").await.unwrap().groups.is_empty());
-    assert_eq!(fixture.people.make_group(&act, "studio").await.unwrap().row.id, made.row.id);
+    assert_eq!(fixture.people.make_group(&act, "studio", None).await.unwrap().row.id, made.row.id);
 }
 
 #[tokio::test]

@@ -148,6 +148,19 @@ impl PeopleStore for SqliteStore {
         tokens::delete(&self.writer, act, handle, owner).await.map_err(during("deleting an admin token"))
     }
 
+    async fn create_group(&self, act: &Act, name: &str, policy: Option<&str>) -> Result<Option<GroupRow>, StoreError> {
+        let made = groups::create(self, act, GroupId::random()?, name, policy).await;
+        made.map_err(during("storing a group"))
+    }
+
+    async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Option<GroupRow>, StoreError> {
+        groups::change(&self.writer, act, handle, policy).await.map_err(during("changing a group"))
+    }
+
+    async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError> {
+        groups::policies(&self.readers).await.map_err(during("reading the settings of groups"))
+    }
+
     async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError> {
         groups::list(&self.readers).await.map_err(during("listing groups"))
     }

@@ -12,7 +12,7 @@ use super::records::{NO_LIMIT, push_key, push_user};
 use super::together;
 use super::trouble::during;
 use crate::gateway::store::{
-    Counts, DayCounts, KeyCounts, KeyId, KeyName, RefusalCount, StoreError, UsageFilter, UsageStore,
+    Counts, DayCounts, KeyCounts, KeyId, KeyName, Record, RefusalCount, StoreError, UsageFilter, UsageStore,
 };
 
 // A sum of integers would fail where it goes beyond the largest one; this one stops there.
@@ -85,14 +85,16 @@ impl SqliteStore {
 }
 
 pub(super) fn by_day(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
-    let mut query = QueryBuilder::new(concat!("SELECT day, ", sums!(), " FROM usage_days"));
+    let mut query = QueryBuilder::new(concat!("SELECT day, ", sums!(), " FROM "));
+    push_source(&mut query, filter);
     push_conditions(&mut query, filter);
     query.push(" GROUP BY day ORDER BY day");
     query
 }
 
 pub(super) fn by_key(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<Sqlite> {
-    let mut query = QueryBuilder::new(concat!("SELECT key_id, user_id, group_name, ", sums!(), " FROM usage_days"));
+    let mut query = QueryBuilder::new(concat!("SELECT key_id, user_id, group_name, ", sums!(), " FROM "));
+    push_source(&mut query, filter);
     push_conditions(&mut query, filter);
     query.push(
         " GROUP BY key_id, user_id, group_name ORDER BY total(usage_days.requests) DESC, key_id, group_name LIMIT ",
@@ -102,7 +104,8 @@ pub(super) fn by_key(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<S
 }
 
 pub(super) fn in_total(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
-    let mut query = QueryBuilder::new(concat!("SELECT ", sums!(), " FROM usage_days"));
+    let mut query = QueryBuilder::new(concat!("SELECT ", sums!(), " FROM "));
+    push_source(&mut query, filter);
     push_conditions(&mut query, filter);
     query
 }
@@ -125,6 +128,32 @@ fn names(keys: String) -> QueryBuilder<Sqlite> {
     );
     query.push("(SELECT value FROM json_each(").push_bind(keys).push("))");
     query
+}
+
+/// The counts of days, or those of one end user, made from the records as the trigger `records_are_counted` makes them.
+fn push_source(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
+    let Some(end_user) = &filter.end_user else {
+        query.push("usage_days");
+        return;
+    };
+    query.push(
+        "(SELECT key_id, substr(created_at, 1, 10) AS day, user_id, group_name, 1 AS requests, \
+         state = 'succeeded' AS succeeded, state <> 'succeeded' AS failed, 0 AS refused, \
+         json_array_length(delivered) AS images, \
+         coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0) AS input_tokens, \
+         coalesce(output_tokens, 0) + coalesce(host_output_tokens, 0) AS output_tokens, \
+         coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0) AS total_tokens \
+         FROM records INDEXED BY records_by_end_user WHERE state <> 'running' AND end_user = ",
+    );
+    query.push_bind(Record::clip(end_user.clone()));
+    if let Some(since) = filter.since {
+        query.push(" AND created_at >= ").push_bind(since.to_string());
+    }
+    if let Some(until) = filter.until {
+        // A moment goes on with a `T` behind its day.
+        query.push(" AND created_at < ").push_bind(format!("{until}U"));
+    }
+    query.push(") AS usage_days");
 }
 
 fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {

@@ -64,7 +64,9 @@ fn intent(random: &mut Random, id: &str) -> Record {
         "2026-12-01T12:00:00Z",
     ]));
     let group = random.of(&["default", "other"]).to_owned();
-    Record { created_at, key: key.into(), user: user.into(), group, ..record(id) }
+    // Named in every other group, so that it crosses keys, days and groups.
+    let end_user = (key != "key_2").then(|| format!("of {group}"));
+    Record { created_at, key: key.into(), user: user.into(), group, end_user, ..record(id) }
 }
 
 fn outcome(random: &mut Random, open: &Record) -> Record {
@@ -143,6 +145,70 @@ async fn counts_are_those_of_the_records_whatever_is_written_and_however_often()
             let after = counted(&*store).await;
             assert_eq!(after, recounted(&*store).await, "seed {seed}");
             assert_eq!(after.values().map(|counts| counts.requests).sum::<u64>(), all(&*store).await.len() as u64);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_counted_of_an_end_user_is_what_the_records_say() {
+    for Fixture { store, .. } in stores().await {
+        story(&*store, &mut Random(7)).await;
+        let end_user = Some("of other".to_owned());
+        let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
+        let listed = store.list_records(&filter).await.unwrap();
+        let expected: Vec<Record> =
+            all(&*store).await.into_iter().filter(|record| record.end_user == end_user).collect();
+        assert!(!expected.is_empty() && listed == expected, "{listed:?}\n{expected:?}");
+
+        let (mut days, mut keys, mut total) = (BTreeMap::new(), BTreeMap::new(), Counts::default());
+        for record in &expected {
+            add(days.entry(Day::from(record.created_at)).or_default(), record);
+            add(keys.entry(record.key.to_string()).or_default(), record);
+            add(&mut total, record);
+        }
+        let filter = UsageFilter { end_user, ..UsageFilter::default() };
+        let by_day = store.usage_by_day(&filter).await.unwrap();
+        assert_eq!(by_day.into_iter().map(|of| (of.day, of.counts)).collect::<BTreeMap<_, _>>(), days);
+        let by_key = store.usage_by_key(&filter, None).await.unwrap();
+        assert_eq!(by_key.into_iter().map(|of| (of.key.to_string(), of.counts)).collect::<BTreeMap<_, _>>(), keys);
+        assert_eq!(store.usage_in_total(&filter).await.unwrap(), total);
+        // The days of the filter are whole.
+        for (day, counts) in days {
+            let one = UsageFilter { since: Some(day), until: Some(day), ..filter.clone() };
+            assert_eq!(store.usage_in_total(&one).await.unwrap(), counts, "{day}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
+    for Fixture { store, .. } in stores().await {
+        let long = "ü".repeat(200);
+        for (id, end_user) in
+            [("long", Some(Record::clip(long.clone()))), ("odd", Some(" A_%".to_owned())), ("none", None)]
+        {
+            let open = Record { end_user, ..record(id) };
+            let closed = Record { state: State::Failed, ..open.clone() };
+            write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
+        }
+        let cut = "ü".repeat(Record::MAX_TEXT_BYTES / 2);
+        let shorter = "ü".repeat(Record::MAX_TEXT_BYTES / 2 - 1);
+        let expected: [(&str, &[&str]); 8] = [
+            (&long, &["long"]),
+            (&cut, &["long"]),
+            (&shorter, &[]),
+            (" A_%", &["odd"]),
+            ("A_%", &[]),
+            (" a_%", &[]),
+            ("%", &[]),
+            ("", &[]),
+        ];
+        for (end_user, found) in expected {
+            let (end_user, any) = (Some(end_user.to_owned()), RecordFilter::default());
+            let filter = RecordFilter { end_user: end_user.clone(), ..any };
+            assert_eq!(ids(&store.list_records(&filter).await.unwrap()), found, "{end_user:?}");
+            let filter = UsageFilter { end_user, ..UsageFilter::default() };
+            assert_eq!(store.usage_in_total(&filter).await.unwrap().requests, found.len() as u64, "{filter:?}");
         }
     }
 }

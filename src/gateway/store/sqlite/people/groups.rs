@@ -1,5 +1,6 @@
 //! Groups. A row is never removed, because keys and records name it.
 
+use serde_json::{Value, json};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
@@ -26,19 +27,57 @@ pub(super) async fn ensure(store: &SqliteStore, act: &Act, fresh: GroupId, name:
     if let Some(group) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
         return Ok(group);
     }
+    match create(store, act, fresh, name, None).await? {
+        Some(group) => Ok(group),
+        // Somebody else has made it this moment.
+        None => find_by_name(&mut *store.readers.acquire().await?, name).await?.ok_or(sqlx::Error::RowNotFound),
+    }
+}
+
+pub(super) async fn create(
+    store: &SqliteStore,
+    act: &Act,
+    fresh: GroupId,
+    name: &str,
+    policy: Option<&str>,
+) -> sqlx::Result<Option<GroupRow>> {
     transact!(store.writer, |transaction| {
         let insert = sqlx::query(
-            "INSERT INTO groups (id, name, created_at) VALUES ($1, $2, $3) \
-             ON CONFLICT (name) DO UPDATE SET deleted_at = NULL WHERE groups.deleted_at IS NOT NULL",
+            "INSERT INTO groups (id, name, created_at, policy) VALUES ($1, $2, $3, $4) ON CONFLICT (name) \
+             DO UPDATE SET deleted_at = NULL, policy = excluded.policy WHERE groups.deleted_at IS NOT NULL",
         );
-        let insert = insert.bind(fresh.as_str()).bind(name).bind(act.at.to_string());
-        let made = insert.execute(&mut *transaction).await?.rows_affected() == 1;
-        let group = find_by_name(&mut transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
-        if made {
-            trail::write(&mut transaction, act, entry("group.create", &group)).await?;
+        let insert = insert.bind(fresh.as_str()).bind(name).bind(act.at.to_string()).bind(policy);
+        if insert.execute(&mut *transaction).await?.rows_affected() == 0 {
+            return Ok(None);
         }
-        group
+        let group = find_by_name(&mut transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let details = policy.map_or_else(|| json!({}), |policy| json!({ "policy": value(Some(policy)) }));
+        trail::write(&mut transaction, act, entry("group.create", &group).with(details)).await?;
+        Some(group)
     })
+}
+
+pub(super) async fn change(
+    pool: &sqlx::SqlitePool,
+    act: &Act,
+    handle: &str,
+    policy: &str,
+) -> sqlx::Result<Option<GroupRow>> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
+        let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(None) };
+        let group = group(&row)?;
+        let update = sqlx::query("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
+        update.execute(&mut *transaction).await?;
+        let change = entry("group.change", &group).changed(value(group.policy.as_deref()), value(Some(policy)));
+        trail::write(&mut transaction, act, change).await?;
+        Some(GroupRow { policy: Some(policy.to_owned()), ..group })
+    })
+}
+
+pub(super) async fn policies(pool: &sqlx::SqlitePool) -> sqlx::Result<Vec<(String, String)>> {
+    let query = "SELECT name, policy FROM groups WHERE deleted_at IS NULL AND policy IS NOT NULL ORDER BY name";
+    sqlx::query_as(query).fetch_all(pool).await
 }
 
 /// The id of the group of that name.
@@ -60,7 +99,7 @@ pub(super) async fn delete(pool: &sqlx::SqlitePool, act: &Act, handle: &str) -> 
             return Ok(GroupDeleted::InUse(group));
         }
         for statement in [
-            "UPDATE groups SET deleted_at = $2 WHERE id = $1",
+            "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
             "DELETE FROM user_groups WHERE group_id = $1 AND $2 IS NOT NULL",
         ] {
             let statement = sqlx::query(statement).bind(group.id.as_str()).bind(act.at.to_string());
@@ -76,6 +115,11 @@ async fn find_by_name(connection: &mut SqliteConnection, name: &str) -> sqlx::Re
     row.map(|row| group(&row)).transpose()
 }
 
+/// Settings as the trail tells them.
+fn value(policy: Option<&str>) -> Value {
+    policy.map_or(Value::Null, |policy| serde_json::from_str(policy).unwrap_or_else(|_| policy.into()))
+}
+
 fn entry<'a>(action: &'static str, group: &'a GroupRow) -> Entry<'a> {
     Entry::new(action, KIND, group.id.as_str(), &group.name)
 }
@@ -84,7 +128,7 @@ fn group(row: &SqliteRow) -> sqlx::Result<GroupRow> {
     Ok(GroupRow {
         id: text(row, "id")?,
         name: text(row, "name")?,
-        delivery: row.try_get("delivery")?,
+        policy: row.try_get("policy")?,
         created_at: parsed(row, "created_at")?,
         keys: count(row, "key_count")?.unwrap_or(0),
     })

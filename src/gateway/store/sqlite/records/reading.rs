@@ -59,6 +59,9 @@ pub(in super::super) fn select(filter: &RecordFilter, before: Option<Position>) 
     if let Some(group) = &filter.group {
         query.push(" AND group_name = ").push_bind(group.clone());
     }
+    if let Some(end_user) = &filter.end_user {
+        query.push(" AND end_user = ").push_bind(Record::clip(end_user.clone()));
+    }
     if let Some(since) = filter.since {
         query.push(" AND created_at >= ").push_bind(since.to_string());
     }
@@ -90,6 +93,8 @@ fn index(filter: &RecordFilter) -> &'static str {
     let by_user = filter.owner.is_some() || filter.user.is_some();
     match filter.state {
         Some(State::Running) => "records_running",
+        // One key can have many end users, and hardly ever the other way round.
+        _ if filter.end_user.is_some() => "records_by_end_user",
         _ if filter.key.is_some() => "records_by_key",
         _ if by_user => "records_by_user",
         Some(State::Failed | State::Refused | State::Cancelled | State::Interrupted) => "records_unsuccessful",

@@ -142,7 +142,9 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "change_user", ["user.groups"], store.change_user(act, "bob", &studio));
     step!(trail, "change_user", ["user.disable"], store.change_user(act, "bob", &[UserChange::Disable]));
     step!(trail, "change_user", ["user.enable"], store.change_user(act, "bob", &[UserChange::Enable]));
+    step!(trail, "change_group", ["group.change"], store.change_group(act, "studio", r#"{"delivery":"fail"}"#));
     step!(trail, "delete_group", ["group.delete"], store.delete_group(act, "studio"));
+    step!(trail, "create_group", ["group.create"], store.create_group(act, "atelier", Some("{}")));
     let token = AdminTokenRow {
         id: "tok_1".into(),
         public_id: "public".into(),

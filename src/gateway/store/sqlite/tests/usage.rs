@@ -123,6 +123,8 @@ async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
         (RecordFilter { user: text("ada"), ..any() }, "records_by_user"),
         (RecordFilter { owner: Some("usr_1".into()), ..any() }, "records_by_user"),
         (RecordFilter { group: text("default"), ..any() }, "records_by_group"),
+        (RecordFilter { end_user: text("u-1"), ..any() }, "records_by_end_user"),
+        (RecordFilter { end_user: text("u-1"), key: text("key_1"), ..state(State::Failed) }, "records_by_end_user"),
         (
             RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..state(State::Failed) },
             "records_by_user",
@@ -170,6 +172,13 @@ async fn no_count_looks_at_records_and_each_finds_its_days() {
             let plan = plan(&store, query).await;
             assert!(plan.contains(search) && !plan.contains("records"), "{filter:?}: {plan}");
         }
+    }
+    // Counts of an end user are made from their records alone.
+    let filter = UsageFilter { end_user: text("u-1"), since, until, ..any() };
+    for query in [usage::by_day(&filter), usage::by_key(&filter, Some(50)), usage::in_total(&filter)] {
+        let plan = plan(&store, query).await;
+        let search = "SEARCH records USING INDEX records_by_end_user (end_user=? AND created_at>? AND created_at<?)";
+        assert!(plan.contains(search) && !plan.contains("SCAN"), "{plan}");
     }
     let of_keys = plan(&store, usage::of_keys("[]".to_owned())).await;
     assert!(of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{of_keys}");

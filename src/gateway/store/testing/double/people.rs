@@ -183,6 +183,18 @@ impl PeopleStore for Double {
         self.called()?.delete_admin_token(act, handle, owner).await
     }
 
+    async fn create_group(&self, act: &Act, name: &str, policy: Option<&str>) -> Result<Option<GroupRow>, StoreError> {
+        self.called()?.create_group(act, name, policy).await
+    }
+
+    async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Option<GroupRow>, StoreError> {
+        self.called()?.change_group(act, handle, policy).await
+    }
+
+    async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError> {
+        self.called()?.group_policies().await
+    }
+
     async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError> {
         self.called()?.list_groups().await
     }

@@ -1,0 +1,41 @@
+//! The bounds on connections, and on the bytes that requests hold.
+
+use super::Desk;
+use crate::gateway::config::raw::RawUploads;
+use crate::gateway::config::{ConnectionLimits, Uploads};
+
+impl Desk<'_> {
+    pub(super) fn connections(&mut self) -> ConnectionLimits {
+        let Some(raw) = &self.layers.written.raw.connections else { return ConnectionLimits::default() };
+        if let (Some(max), Some(per_address)) = (raw.max, raw.max_per_address)
+            && per_address > max
+        {
+            self.wrong("connections.max_per_address", "must not be above `max`");
+        }
+        let count = |written: Option<u32>| written.and_then(|count| usize::try_from(count).ok());
+        ConnectionLimits { max: count(raw.max), max_per_address: count(raw.max_per_address) }
+    }
+
+    pub(super) fn uploads(&mut self) -> Uploads {
+        let none = RawUploads::default();
+        let raw = self.layers.written.raw.uploads.as_ref().unwrap_or(&none);
+        let bytes = |megabytes: Option<u32>, default| megabytes.map_or(default, |count| u64::from(count) << 20);
+        let standard = Uploads::DEFAULT;
+        let memory = bytes(raw.memory_megabytes, standard.memory);
+        let disk = bytes(raw.disk_megabytes, standard.disk);
+        let limits = Uploads {
+            memory,
+            memory_per_key: bytes(raw.memory_megabytes_per_key, standard.memory_per_key.min(memory)),
+            disk,
+            disk_per_key: bytes(raw.disk_megabytes_per_key, standard.disk_per_key.min(disk)),
+            min_free: bytes(raw.min_free_megabytes, standard.min_free),
+        };
+        if limits.memory_per_key > memory {
+            self.wrong("uploads.memory_megabytes_per_key", "must not be above `memory_megabytes`");
+        }
+        if limits.disk_per_key > disk {
+            self.wrong("uploads.disk_megabytes_per_key", "must not be above `disk_megabytes`");
+        }
+        limits
+    }
+}

@@ -1,0 +1,290 @@
+//! One group: its settings, in a form if it stands in the store.
+
+use askama::Template;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::desk::Desk;
+use super::failure::{Failure, rendered};
+use super::form::Form;
+use super::frame::Page;
+use super::visit::{Shown, Visit};
+use crate::error::Error;
+use crate::gateway::console::Console;
+use crate::wire::admin::types;
+
+/// A field of the form, and the setting that it shows.
+struct Field {
+    name: &'static str,
+    label: &'static str,
+    setting: &'static str,
+    kind: Kind,
+}
+
+/// The form of a setting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A text or a word.
+    Text,
+    /// A box to be ticked.
+    Tick,
+    /// A list, one item on each line.
+    Lines,
+    /// The name of a variable, where a secret is.
+    Variable,
+}
+
+const FIELDS: [Field; 14] = [
+    Field::new("delivery", "group.delivery", "/delivery", Kind::Text),
+    Field::new("image_deadline", "group.image_deadline", "/image_deadline", Kind::Text),
+    Field::new("fallback", "group.fallback", "/fallback", Kind::Text),
+    Field::new("inject_image_tool", "group.inject", "/inject_image_tool", Kind::Tick),
+    Field::new("text_models", "group.text_models", "/text_models", Kind::Lines),
+    Field::new("tools", "group.tools", "/tools", Kind::Lines),
+    Field::new("words", "group.words", "/filter/words", Kind::Lines),
+    Field::new("patterns", "group.patterns", "/filter/patterns", Kind::Lines),
+    Field::new("base_url", "group.base_url", "/filter/moderation/base_url", Kind::Text),
+    Field::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", Kind::Tick),
+    Field::new("api_key", "group.api_key", "/filter/moderation/api_key", Kind::Variable),
+    Field::new("model", "group.model", "/filter/moderation/model", Kind::Text),
+    Field::new("on_error", "group.on_error", "/filter/moderation/on_error", Kind::Text),
+    Field::new("timeout", "group.timeout", "/filter/moderation/timeout", Kind::Text),
+];
+/// Lists that can be there and empty, which allows nothing, and the boxes that say so.
+const NONE: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
+/// The value of a ticked box.
+const TICKED: &str = "yes";
+
+#[derive(Template)]
+#[template(path = "group.html", config = "src/gateway/pages/askama.toml")]
+struct GroupPage {
+    page: Page,
+    group: types::Group,
+    of_file: bool,
+    /// The settings of a group that stands in the file.
+    facts: Vec<(&'static str, String)>,
+    path: String,
+    form: Form,
+    deliveries: Vec<String>,
+    fallbacks: Vec<String>,
+    on_errors: Vec<String>,
+}
+
+/// The page of a group.
+pub(super) async fn show(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure> {
+    if !desk.is_admin() {
+        return Err(Failure::Denied);
+    }
+    let group = desk.console().retrieve_group(desk.actor()?, name).await?;
+    let form = form_of(&policy_of(&group));
+    Ok(show_with(desk, StatusCode::OK, group, form))
+}
+
+fn show_with(desk: &Desk<'_>, status: StatusCode, group: types::Group, form: Form) -> Shown {
+    let words = Console::words_of_groups;
+    let template = GroupPage {
+        page: desk.page("groups"),
+        of_file: group.source == types::GroupSource::File,
+        facts: facts_of(&policy_of(&group)),
+        path: format!("/groups/{}", super::visit::encoded(&group.name)),
+        group,
+        form,
+        deliveries: words("delivery"),
+        fallbacks: words("fallback"),
+        on_errors: words("filter.moderation.on_error"),
+    };
+    rendered(status, &template)
+}
+
+/// Gives a group the policy of the form.
+pub(super) async fn change(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure> {
+    let group = desk.console().retrieve_group(desk.actor()?, name).await?;
+    let policy = read(desk.visit);
+    let body = json!({ "policy": policy }).to_string();
+    let error = match desk.console().update_group(desk.actor()?, name, body.as_bytes()).await {
+        Ok(_) => return Ok(Shown::see(&format!("/groups/{}?done=policy", super::visit::encoded(&group.name)))),
+        Err(error) => error,
+    };
+    let form = sent(desk.visit);
+    let form = match error {
+        Error::Invalid(rejection) => {
+            let field = field_of(rejection.param.as_deref().unwrap_or_default());
+            form.wrong(field, rejection.message)
+        }
+        other => form.refused(desk.texts, other)?,
+    };
+    Ok(show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, group, form))
+}
+
+/// The settings of a group, as the console tells them.
+fn policy_of(group: &types::Group) -> Value {
+    serde_json::to_value(&group.policy).unwrap_or_default()
+}
+
+/// The form as the policy fills it in.
+fn form_of(policy: &Value) -> Form {
+    let mut form = Form::default();
+    for field in &FIELDS {
+        form = form.with(field.name, field.shown(policy));
+    }
+    for (list, none) in NONE {
+        let is_empty = policy.get(list).and_then(Value::as_array).is_some_and(Vec::is_empty);
+        form = form.with(none, if is_empty { TICKED } else { "" });
+    }
+    form
+}
+
+/// The form as it was sent.
+fn sent(visit: &Visit) -> Form {
+    let form = FIELDS.iter().fold(Form::default(), |form, field| form.with(field.name, visit.sent(field.name)));
+    NONE.iter().fold(form, |form, (_, none)| form.with(none, visit.sent(none)))
+}
+
+/// The settings with their labels.
+fn facts_of(policy: &Value) -> Vec<(&'static str, String)> {
+    let shown = FIELDS.iter().filter(|field| policy.pointer(field.setting).is_some());
+    shown.map(|field| (field.label, field.shown(policy))).collect()
+}
+
+/// The policy that a form says. What is left empty is not set.
+fn read(visit: &Visit) -> Map<String, Value> {
+    let mut policy = Map::new();
+    for field in &FIELDS {
+        if let Some(value) = field.read(visit) {
+            put(&mut policy, field.setting, value);
+        }
+    }
+    for (list, none) in NONE {
+        if visit.sent(none) == TICKED && !policy.contains_key(list) {
+            policy.insert(list.to_owned(), json!([]));
+        }
+    }
+    policy
+}
+
+/// Puts a value at its place, in tables that are made where they are needed.
+fn put(table: &mut Map<String, Value>, setting: &str, value: Value) {
+    let setting = setting.trim_start_matches('/');
+    let Some((name, rest)) = setting.split_once('/') else {
+        table.insert(setting.to_owned(), value);
+        return;
+    };
+    let inner = table.entry(name).or_insert_with(|| json!({}));
+    if let Some(inner) = inner.as_object_mut() {
+        put(inner, rest, value);
+    }
+}
+
+/// The field of the form for what the console calls `policy.filter.words[3]`.
+fn field_of(param: &str) -> &'static str {
+    let setting = param.strip_prefix("policy").unwrap_or_default().replace('.', "/");
+    let setting = setting.split('[').next().unwrap_or_default();
+    let found = FIELDS.iter().find(|field| field.setting == setting);
+    found.map_or(super::form::WHOLE, |field| field.name)
+}
+
+// === impl Field ===
+
+impl Field {
+    const fn new(name: &'static str, label: &'static str, setting: &'static str, kind: Kind) -> Self {
+        Self { name, label, setting, kind }
+    }
+
+    /// The setting as a text.
+    fn shown(&self, policy: &Value) -> String {
+        let Some(value) = policy.pointer(self.setting) else { return String::new() };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match self.kind {
+            Kind::Text => text(value),
+            Kind::Tick => if *value == Value::Bool(true) { TICKED } else { "" }.to_owned(),
+            Kind::Lines => value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"),
+            // That of a file is told where it stands.
+            Kind::Variable => {
+                ["env", "file"].into_iter().find_map(|from| value.get(from)).map(text).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The setting that the form says, unless it is left empty.
+    fn read(&self, visit: &Visit) -> Option<Value> {
+        let text = visit.sent(self.name);
+        if text.is_empty() {
+            return None;
+        }
+        Some(match self.kind {
+            Kind::Text => text.into(),
+            Kind::Tick => (text == TICKED).into(),
+            Kind::Lines => {
+                let lines = visit.sent_as_is(self.name).lines().map(|line| line.trim_end_matches('\r'));
+                lines.filter(|line| !line.trim().is_empty()).collect()
+            }
+            Kind::Variable => json!({ "env": text }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_comes_out_of_the_form_that_it_filled_in() {
+        let policy = json!({
+            "delivery": "fail", "image_deadline": "90s", "fallback": "x", "inject_image_tool": true, "text_models": [],
+            "tools": ["image_generation", "web_search"],
+            "filter": {
+                "words": ["one", "two words"], "patterns": [r"\bred\b ", " x"],
+                "moderation": {
+                    "base_url": "https://judge.example/v1", "allow_http": true, "api_key": {"env": "MODERATION_KEY"},
+                    "model": "m", "on_error": "closed", "timeout": "3s",
+                },
+            },
+        });
+        for policy in [policy, json!({}), json!({"tools": []}), json!({"filter": {"words": ["a"]}})] {
+            let form = form_of(&policy);
+            let names = FIELDS.iter().map(|field| field.name).chain(NONE.iter().map(|(_, none)| *none));
+            let mut body = url::form_urlencoded::Serializer::new(String::new());
+            for name in names {
+                // As a browser sends the lines of a text.
+                body.append_pair(name, &form.value(name).replace('\n', "\r\n"));
+            }
+            let visit = Visit::with_form(body.finish().as_bytes());
+            assert_eq!(Value::Object(read(&visit)), policy);
+        }
+    }
+
+    #[test]
+    fn every_setting_of_a_group_has_its_field() {
+        let schema: Value = serde_json::from_str(include_str!("../../../schemas/config.schema.json")).unwrap();
+        let names = |table: &str| -> Vec<String> {
+            let fields = schema["definitions"][table]["properties"].as_object().expect(table);
+            fields.keys().cloned().collect()
+        };
+        let mut missing = Vec::new();
+        for (table, place) in [("RawGroup", ""), ("RawFilter", "/filter"), ("RawModeration", "/filter/moderation")] {
+            let settings = names(table).into_iter().map(|name| format!("{place}/{name}"));
+            let inner = ["/name", "/filter", "/filter/moderation"];
+            missing.extend(settings.filter(|setting| {
+                !inner.contains(&setting.as_str()) && FIELDS.iter().all(|field| field.setting != setting)
+            }));
+        }
+        assert!(missing.is_empty(), "no field of the form: {missing:?}");
+        for word in ["delivery", "fallback", "filter.moderation.on_error"] {
+            assert!(Console::words_of_groups(word).len() >= 2, "{word}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_stands_beside_its_field() {
+        for (param, field) in [
+            ("policy.filter.words[3]", "words"),
+            ("policy.filter.moderation.api_key", "api_key"),
+            ("policy.delivery", "delivery"),
+            ("policy.filter", "form"),
+            ("policy", "form"),
+            ("", "form"),
+        ] {
+            assert_eq!(field_of(param), field, "{param}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The settings of groups that the file has not: by API and command, checked as the file is, in force within a second.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, Call, FLAGGED, FakeModerator, FakeUpstream, Gateway, eventually, request};
+
+const TOKEN: &str = "admin-token-canary-0123456789abcdef";
+const KEY: &str = "sk-moderation-canary";
+const GROUPS: &str = "/admin/v1/groups";
+
+/// The secrets of the environment. The last one is nothing that a group may name.
+const SECRETS: [(&str, &str); 3] = [("IT_ADMIN", TOKEN), ("IT_MODERATION", KEY), ("IT_OTHER", "sk-other-canary")];
+
+/// A gateway whose file has the group `written`.
+fn open(upstream: &FakeUpstream) -> Gateway {
+    let top = "admin_token = { env = \"IT_ADMIN\" }\n[[groups]]\nname = \"written\"\ndelivery = \"fail\"\n\
+               [groups.filter]\nwords = [\"airship\"]\n";
+    let account = Account::at("only", upstream).line("groups = [\"default\", \"written\"]");
+    Gateway::with_secrets(top, &[account], &SECRETS)
+}
+
+fn ask(gateway: &Gateway, call: Call) -> Answer {
+    call.key(TOKEN).send(gateway.address())
+}
+
+fn change(gateway: &Gateway, group: &str, policy: &Value) -> Answer {
+    ask(gateway, Call::patch(&format!("{GROUPS}/{group}")).json(&json!({ "policy": policy })))
+}
+
+fn draw(gateway: &Gateway, prompt: &str) -> u16 {
+    gateway.generate(json!({ "prompt": prompt })).status
+}
+
+fn moderated(moderator: &FakeModerator, key: &Value) -> Value {
+    json!({"filter": {"moderation": {"base_url": moderator.base_url(), "api_key": key, "on_error": "closed"}}})
+}
+
+#[test]
+fn a_policy_is_in_force_within_a_second_and_after_a_restart_and_goes_again() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = open(&upstream);
+    assert_eq!(ask(&gateway, Call::get(&format!("{GROUPS}/default"))).good()["source"], "store");
+    assert_eq!(draw(&gateway, "a zeppelin"), 200);
+    let policy = json!({"image_deadline": "90s", "filter": {"words": ["zeppelin"], "patterns": ["bal+oon"]}});
+    let changed = change(&gateway, "default", &policy).good();
+    assert_eq!((&changed["policy"], &changed["problem"]), (&policy, &Value::Null));
+    eventually("the filter is in force", || (draw(&gateway, "a zeppelin") == 502).then_some(()));
+    assert_eq!((draw(&gateway, "a balllloon"), draw(&gateway, "a boat")), (502, 200));
+    gateway.kill();
+    gateway.start();
+    assert_eq!((draw(&gateway, "a zeppelin"), draw(&gateway, "a boat")), (502, 200), "from the first request on");
+    // Reading the file again does not lose what stands in the store.
+    gateway.manage(&["config", "reload"]).good();
+    assert_eq!(draw(&gateway, "a zeppelin"), 502);
+    // A setting that a policy leaves out has its default again.
+    change(&gateway, "default", &json!({"filter": {"words": ["boat"]}})).good();
+    eventually("the other filter is in force", || (draw(&gateway, "a boat") == 502).then_some(()));
+    assert_eq!(draw(&gateway, "a zeppelin"), 200);
+    // An empty list allows nothing, and is not the same as none.
+    let nothing = json!({"text_models": [], "tools": []});
+    assert_eq!(change(&gateway, "default", &nothing).good()["policy"], nothing);
+    assert_eq!(change(&gateway, "default", &json!({})).good()["policy"], json!({}));
+    eventually("nothing is filtered", || (draw(&gateway, "a boat") == 200).then_some(()));
+    let trail = ask(&gateway, Call::get("/admin/v1/audit?action=group.change")).good();
+    let last = &trail["data"][0];
+    assert_eq!((&last["target_name"], &trail["total"]), (&json!("default"), &json!(4)));
+    assert_eq!(last["details"], json!({"from": nothing, "to": {}}));
+}
+
+#[test]
+fn a_new_group_has_its_policy_from_its_first_request_on() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    let new = json!({"name": "Design team", "policy": {"delivery": "fail", "filter": {"words": ["zeppelin"]}}});
+    let made = ask(&gateway, Call::post(GROUPS).json(&new)).good();
+    assert_eq!((&made["name"], &made["policy"]), (&new["name"], &new["policy"]));
+    let listed = ask(&gateway, Call::get(GROUPS)).good();
+    let found = listed["data"].as_array().expect("groups").iter().find(|group| group["name"] == "Design team");
+    assert_eq!(found.map(|group| &group["policy"]), Some(&new["policy"]));
+    let created = ask(&gateway, Call::get("/admin/v1/audit?action=group.create")).good();
+    assert_eq!(created["data"][0]["details"], json!({ "policy": new["policy"] }));
+    assert_eq!(ask(&gateway, Call::post(GROUPS).json(&new)).error(409)["code"], "group_exists");
+    // Deleted and made again it begins with nothing.
+    ask(&gateway, Call::delete(&format!("{GROUPS}/Design%20team"))).good();
+    let again = ask(&gateway, Call::post(GROUPS).json(&json!({"name": "Design team"}))).good();
+    assert_eq!(again["policy"], json!({}));
+}
+
+#[test]
+fn a_policy_that_cannot_be_used_changes_nothing_and_its_field_is_named() {
+    let upstream = FakeUpstream::start();
+    let moderator = FakeModerator::start();
+    let gateway = open(&upstream);
+    change(&gateway, "default", &json!({"filter": {"words": ["zeppelin"]}})).good();
+    let service = |with: Value| {
+        let mut service = json!({"base_url": moderator.base_url(), "on_error": "closed"});
+        service.as_object_mut().expect("a table").extend(with.as_object().expect("a table").clone());
+        json!({"filter": {"moderation": service}})
+    };
+    for (policy, param, word) in [
+        (json!({"delivery": "sometimes"}), "policy.delivery", "must be"),
+        (json!({"fallback": true}), "policy.fallback", "is true but must be \""),
+        (json!({"image_deadline": "2h"}), "policy.image_deadline", "1h"),
+        (json!({"image_deadline": 90}), "policy.image_deadline", "must be"),
+        (json!({"inject_image_tool": "yes"}), "policy.inject_image_tool", "true or false"),
+        (json!({"text_models": ["two words"]}), "policy.text_models[0]", "model"),
+        (json!({"tools": ["Web Search"]}), "policy.tools[0]", "type of a tool"),
+        (json!({"colour": "red"}), "policy.colour", "unknown setting"),
+        (json!({"name": "other"}), "policy.name", "is not among"),
+        (json!({"filter": {"words": ["fine", " "]}}), "policy.filter.words[1]", "blank"),
+        (json!({"filter": {"words": ["\u{200b}"]}}), "policy.filter.words[0]", "seen"),
+        (json!({"filter": {"words": ["two\nlines"]}}), "policy.filter.words[0]", "line break"),
+        (json!({"filter": {"patterns": ["("]}}), "policy.filter.patterns[0]", "unclosed group"),
+        (json!({"filter": {"moderation": {"on_error": "open"}}}), "policy.filter.moderation.base_url", "missing"),
+        (service(json!({"on_error": "maybe"})), "policy.filter.moderation.on_error", "must be"),
+        (service(json!({"base_url": "http://judge.example/v1"})), "policy.filter.moderation.base_url", "https"),
+        (service(json!({"api_key": "sk-literal-canary"})), "policy.filter.moderation.api_key", "env"),
+        (service(json!({"api_key": {"file": "/etc/hostname"}})), "policy.filter.moderation.api_key", "file"),
+        (service(json!({"api_key": {"env": "IT_OTHER"}})), "policy.filter.moderation.api_key", "MODERATION"),
+        (service(json!({"api_key": {"env": "NO_MODERATION"}})), "policy.filter.moderation.api_key", "not set"),
+    ] {
+        let error = change(&gateway, "default", &policy).error(400);
+        assert_eq!(error["param"], param, "{policy}: {error}");
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(word) && !message.contains("canary"), "{policy}: {message}");
+        let error = ask(&gateway, Call::post(GROUPS).json(&json!({"name": "new", "policy": policy}))).error(400);
+        assert_eq!(error["param"], param, "{policy}: {error}");
+    }
+    for (body, param) in [
+        (json!({}), json!("policy")),
+        (json!({"policy": 7}), json!("policy")),
+        (json!({"policy": null}), json!("policy")),
+        (json!({"policy": {}, "more": 1}), json!("more")),
+    ] {
+        let error = ask(&gateway, Call::patch(&format!("{GROUPS}/default")).json(&body)).error(400);
+        assert_eq!(error["param"], param, "{body}: {error}");
+    }
+    let error = change(&gateway, "written", &json!({})).error(409);
+    assert_eq!(error["code"], "group_read_only");
+    assert_eq!(change(&gateway, "nobody", &json!({})).error(404)["code"], "group_not_found");
+    let listed = ask(&gateway, Call::get(GROUPS)).good();
+    let found: Vec<_> = listed["data"].as_array().expect("groups").iter().map(|group| &group["policy"]).collect();
+    let written = json!({"delivery": "fail", "filter": {"words": ["airship"]}});
+    assert_eq!(found, [&json!({"filter": {"words": ["zeppelin"]}}), &written]);
+    assert_eq!(moderator.asked().len(), 0);
+}
+
+#[test]
+fn the_key_of_a_moderation_service_is_named_and_never_kept_and_without_it_nothing_is_served() {
+    let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
+    let mut gateway = open(&upstream);
+    let policy = moderated(&moderator, &json!({"env": "IT_MODERATION"}));
+    let changed = change(&gateway, "default", &policy).good();
+    assert_eq!(changed["policy"], policy);
+    eventually("the service is asked", || {
+        assert_ne!(draw(&gateway, "a boat"), 503);
+        moderator.asked().last().map(|asked| asked.authorization.clone())
+    });
+    assert_eq!(moderator.asked()[0].authorization.as_deref(), Some(&*format!("Bearer {KEY}")));
+    assert_eq!(draw(&gateway, &format!("please {FLAGGED}")), 502);
+    for file in std::fs::read_dir(gateway.home().join("data")).expect("a directory").flatten() {
+        let bytes = std::fs::read(file.path()).unwrap_or_default();
+        assert!(bytes.windows(KEY.len()).all(|part| part != KEY.as_bytes()), "{:?}", file.path());
+    }
+    // The variable is gone: the filter is not lost, and what is wrong is told.
+    let attempts = upstream.attempts();
+    gateway.kill();
+    gateway.forget("IT_MODERATION");
+    gateway.start();
+    assert_eq!(draw(&gateway, "a boat"), 503);
+    let shown = ask(&gateway, Call::get(&format!("{GROUPS}/default"))).good();
+    let problem = shown["problem"].as_str().expect("a problem");
+    assert!(problem.contains("`IT_MODERATION`, which is not set"), "{shown}");
+    assert_eq!((&shown["policy"], upstream.attempts()), (&policy, attempts));
+    // Another policy ends it.
+    change(&gateway, "default", &json!({})).good();
+    eventually("the group is served again", || (draw(&gateway, "a boat") == 200).then_some(()));
+}
+
+#[test]
+fn a_group_is_looked_after_by_command_beside_a_running_server() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    let file = |text: &str| {
+        let path = gateway.home().join("policy.toml");
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("a path").to_owned()
+    };
+    let policy = file("delivery = \"fail\"\n[filter]\nwords = [\"zeppelin\"]\n");
+    gateway.manage(&["group", "change", "default", "--policy", &policy]).good();
+    eventually("the filter is in force", || (draw(&gateway, "a zeppelin") == 502).then_some(()));
+    let shown = gateway.manage(&["group", "show", "default"]).good().to_owned();
+    assert_eq!(
+        toml::from_str::<Value>(&shown).expect("TOML"),
+        json!({"delivery": "fail", "filter": {"words": ["zeppelin"]}})
+    );
+    let policy = file("{\"filter\": {\"patterns\": [\"zep+elin\"]}}");
+    let made = gateway.manage(&["group", "create", "studio", "--policy", &policy, "--json"]).json();
+    assert_eq!((&made["source"], &made["policy"]["filter"]["patterns"]), (&json!("store"), &json!(["zep+elin"])));
+    let listed = gateway.manage(&["group", "list", "--json"]).json();
+    let names: Vec<_> =
+        listed.as_array().expect("groups").iter().map(|group| (&group["name"], &group["source"])).collect();
+    let (store, of_file) = (json!("store"), json!("file"));
+    let [default, studio, written] = [json!("default"), json!("studio"), json!("written")];
+    assert_eq!(names, [(&default, &store), (&studio, &store), (&written, &of_file)]);
+    for (words, code, said) in [
+        (&["group", "change", "written", "--policy", &policy][..], 1, "the configuration file"),
+        (&["group", "change", "nobody", "--policy", &policy], 1, "there is no group nobody"),
+        (&["group", "create", "studio"], 1, "there is a group studio already"),
+        (&["group", "delete", "default"], 1, "in use"),
+        (&["group", "change", "studio", "--policy", "gone.toml"], 2, "gone.toml cannot be read"),
+    ] {
+        let done = gateway.manage(words);
+        assert_eq!(done.code, Some(code), "{done:#?}");
+        assert!(done.stderr.contains(said), "{done:#?}");
+    }
+    let wrong = file("deliveri = \"fail\"\n[filter]\nwords = [\"\"]\n");
+    let done = gateway.manage(&["group", "change", "studio", "--policy", &wrong]);
+    assert_eq!(done.code, Some(2), "{done:#?}");
+    assert!(done.stderr.contains("deliveri") && done.stderr.contains("`words[0]` is blank"), "{done:#?}");
+    gateway.manage(&["group", "delete", "studio"]).good();
+    let call = Call::generation().key(gateway.secret()).json(&request(json!({"prompt": "a boat"})));
+    assert_eq!(call.send(gateway.address()).status, 200);
+}

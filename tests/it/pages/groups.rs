@@ -1,0 +1,90 @@
+//! The policies of groups as people set them, with plain forms.
+
+use serde_json::json;
+
+use super::people::ada;
+use super::visitor::unescaped;
+use crate::kit::{Gateway, eventually};
+
+#[test]
+fn the_policy_of_a_group_is_set_seen_and_changed_in_a_plain_form() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    let (page, action) = ("/groups/default", "/groups/default/change");
+    let fields = [
+        ("delivery", "fail"),
+        ("image_deadline", "90s"),
+        ("inject_image_tool", "yes"),
+        ("no_tools", "yes"),
+        ("words", "zeppelin\r\n\r\n  two words \r\n"),
+        ("patterns", "\\bred <b>\r\nx{2}"),
+    ];
+    let answer = ada.submit(page, action, &fields);
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (303, Some("/groups/default?done=policy")),
+        "{}",
+        answer.text()
+    );
+    let form = ada.form("/groups/default?done=policy", action);
+    for (name, value) in [
+        ("delivery", "fail"),
+        ("fallback", ""),
+        ("image_deadline", "90s"),
+        ("inject_image_tool", "yes"),
+        ("tools", ""),
+        ("no_tools", "yes"),
+        ("words", "zeppelin\r\n  two words "),
+        ("patterns", "\\bred <b>\r\nx{2}"),
+        ("base_url", ""),
+    ] {
+        assert_eq!(form.value(name), value, "{name}");
+    }
+    let draw = |prompt: &str| gateway.generate(json!({ "prompt": prompt })).status;
+    eventually("the filter is in force", || (draw("two words") == 502).then_some(()));
+    assert_eq!((draw("xx"), draw("a boat")), (502, 200));
+    // Sent as it is shown, nothing has changed.
+    assert_eq!(ada.submit(page, action, &[]).status, 303);
+    let trail = unescaped(&ada.get("/audit").text());
+    assert_eq!(trail.matches("group.change").count(), 2, "{trail}");
+    assert!(ada.get("/groups").text().contains("href=\"/groups/default\""));
+
+    // A fault is told beside its field, and the form keeps the value.
+    for (name, value, said) in [
+        ("patterns", "(", "unclosed group"),
+        ("image_deadline", "2h", "must be from"),
+        ("delivery", "sometimes", "must be"),
+        ("api_key", "IMAGATE_MASTER_KEY", "MODERATION"),
+    ] {
+        let service: &[(&str, &str)] =
+            if name == "api_key" { &[("base_url", "https://judge.example"), ("on_error", "closed")] } else { &[] };
+        let answer = ada.submit(page, action, &[service, &[(name, value)]].concat());
+        assert_eq!(answer.status, 422, "{name}: {}", answer.text());
+        let text = answer.text();
+        let error = text.split(&format!("id=\"{name}-error\">")).nth(1).unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!(error.split("</span>").next().is_some_and(|error| error.contains(said)), "{name}: {error}");
+    }
+    assert_eq!(draw("two words"), 502, "nothing has changed");
+    let answer = ada.submit(page, action, &[("words", ""), ("patterns", ""), ("no_tools", "")]);
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    eventually("nothing is filtered", || (draw("two words") == 200).then_some(()));
+}
+
+#[test]
+fn a_new_group_leads_to_its_policy_and_one_of_the_file_is_only_shown() {
+    let top = "[[groups]]\nname = \"written\"\ndelivery = \"fail\"\n[groups.filter]\nwords = [\"air <ship>\"]\n";
+    let gateway = Gateway::with(top, &[]);
+    let mut ada = ada(&gateway);
+    let made = ada.submit("/groups", "/groups", &[("name", "Design & co")]);
+    assert_eq!(made.header("location"), Some("/groups/Design%20%26%20co?done=group"), "{}", made.text());
+    let action = "/groups/Design%20%26%20co/change";
+    assert_eq!(ada.submit("/groups/Design%20%26%20co", action, &[("words", "zeppelin")]).status, 303);
+    assert_eq!(ada.form("/groups/Design%20%26%20co", action).value("words"), "zeppelin");
+    let page = ada.get("/groups/written").text();
+    assert!(!page.contains("/groups/written/change") && page.contains("air &#60;ship&#62;"), "{page}");
+    let forged = ada.form("/groups/default", "/groups/default/change").with(&[("words", "other")]);
+    let answer = ada.post("/groups/written/change", &forged.fields);
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    assert!(ada.get("/groups/written").text().contains("air &#60;ship&#62;"));
+    assert_eq!(ada.get("/groups/nobody").status, 404);
+}
