@@ -96,7 +96,7 @@ Answers with the images as base64 text, or, with `stream`, with server-sent even
 
 Nothing is paid for before every rule has been checked. A refused parameter or combination is a 400 that names it in `error.param`.
 
-An image of normal size takes up to 2 minutes, one above `2560x1440` up to 5: set the time limit of your client to 120 and 300 seconds. A slower one is no error: a stream stays open, and a plain request that waits for longer than the operator allows (295 seconds by default) gets the 409 `image_in_progress`. Send it again, with the same key and the same content: it waits for the same image, which is paid for once.
+An image of normal size takes up to 2 minutes, one above `2560x1440` up to 5: set the time limit of your client to 120 and 300 seconds. A slower one is no error: a stream stays open, and a plain request that waits for longer than the operator allows (295 seconds by default) gets the 409 `image_in_progress`. Send it again, with the same key and the same content: it waits for the same image, which is paid for once. After a restart of the gateway that holds only for a request with an `Idempotency-Key` and for a retry that its client marks (`x-stainless-retry-count` of 1 or more, as the official clients do); any other request is then a new one, and is paid for again.
 
 Two request headers are understood. `Idempotency-Key`, up to 255 visible characters: the same key with the same body answers for 24 hours with the result of the first request, also while that one still runs, and nothing is paid twice; with another body it is a 400. `x-imagate-fallback: ladder`: where an image of `3840x2160` in quality `high` fails without having been made, it is made in quality `medium`, and at last at `1536x1024`; `x-imagate-fallback` in the answer says so.
 
@@ -148,7 +148,9 @@ let response = client.retrieve_model()
 
 For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
 
-The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart. It may come packed, with `Content-Encoding: zstd` or `gzip`.
+The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart. It may come packed, with `Content-Encoding: zstd` or `gzip`. `Idempotency-Key` is understood as in `create_image`.
+
+There is no WebSocket: a request that asks for one is a 426 with code `method_not_allowed`.
 
 A conversation that says in the header `session-id` which one it is stays with one account while that account can serve it.
 

@@ -251,9 +251,6 @@ pub struct ErrorDetail {
     /// The parameter at fault, spelled as in the request: `size`, `images[0].image_url`, `tools[0].quality`. `null` where no single parameter is.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
     pub param: ::std::option::Option<::std::string::String>,
-    /// With `usage_limit_reached`: the plan of the upstream account, where known.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub plan_type: ::std::option::Option<::std::string::String>,
     /// A finer word than `code`, where there is one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub reason: ::std::option::Option<
@@ -296,8 +293,8 @@ impl ErrorDetail {
 /// | `quota` | `upstream_error` | No account of the operator is paid for: nothing was made, and a repeat does not help. |
 /// | `credentials` | `upstream_error` | The upstream refused the credentials of every account that was asked: nothing was made, and a repeat does not help. |
 /// | `timeout` | `upstream_error` | The upstream did not answer in time; it may still have made and charged for an image. |
-/// | `delivery_mismatch` | `upstream_error` | The upstream made another size or format than was asked for, and the operator does not take that; it was paid for. |
-/// | `outcome_unknown` | `upstream_error` | An earlier try ended before its outcome was known; it may have been paid for, so it is not sent again. |
+/// | `delivery_mismatch` | `upstream_error` | The upstream made another size or format than was asked for, and the operator of this group does not take that. It was paid for. |
+/// | `outcome_unknown` | `upstream_error` | An earlier request with this `Idempotency-Key`, or an earlier try of this request, ended before its outcome was known. It may have been paid for, so it is not sent again. |
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -503,7 +500,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
         value.parse()
     }
 }
-/// One image.
+/// One image. Fields that are not listed here may come along.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Image {
     /// The bytes of the image file as base64 text: standard alphabet, padded, without line breaks and without a `data:` prefix.
@@ -661,7 +658,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageEditCompletedEventT
 }
 /// One event of the stream of an edit, as it stands in the `data` line.
 ///
-/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead.
+/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
 pub enum ImageEditEvent {
@@ -1119,7 +1116,7 @@ for ImageGenerationCompletedEventType {
 }
 /// One event of the stream of a generation, as it stands in the `data` line.
 ///
-/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead.
+/// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
 pub enum ImageGenerationEvent {
@@ -1477,7 +1474,7 @@ pub struct ImageReference {
     /// The id of an uploaded file. This service has no files endpoint, so a request with it is refused with 400; the field is named here so that the refusal can say why.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub file_id: ::std::option::Option<::std::string::String>,
-    /// The image itself as a base64 data URL, or the `https` address of one.
+    /// The image itself, as a base64 data URL.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_url: ::std::option::Option<ImageUrl>,
 }
@@ -1486,9 +1483,9 @@ impl ImageReference {
         Default::default()
     }
 }
-/// A base64 data URL such as `data:image/png;base64,…`, or an `https` address.
+/// A base64 data URL such as `data:image/png;base64,…`.
 ///
-/// The format is read from the bytes of the image, not from the media type that the URL states. An `https` address is fetched only where the operator allows it and the address is a public one; otherwise it is refused with 400.
+/// The format is read from the bytes of the image, not from the media type that the URL states. Images are not fetched: any other address is refused with 400.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[serde(transparent)]
 pub struct ImageUrl(::std::string::String);
@@ -1545,7 +1542,7 @@ impl<'de> ::serde::Deserialize<'de> for ImageUrl {
             })
     }
 }
-/// What making the images used. Billing is by these numbers.
+/// What making the images used. Billing is by these numbers. Counts that are not listed here may come along.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImageUsage {
     /// Tokens of the prompt and the input images.
@@ -1567,7 +1564,9 @@ impl ImageUsage {
 }
 /// The images, and what they cost.
 ///
-/// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one. Fields that are not listed here may come along.
+/// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one.
+///
+/// The upstream may speak a later version of this contract. So a word of `background`, `output_format`, `quality` or `size`, the name of a model, and a field may come along that is not listed here, as the upstream says it: keep words that you do not know as text, and pass over fields that you do not know. Left out are fields that name the upstream's account, credentials and addresses, and fields beyond 64 KiB in all.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -2051,7 +2050,7 @@ impl ::std::default::Default for Quality {
         Quality::Auto
     }
 }
-/// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only.
+/// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only. An answer may carry another word of a later version.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -2106,7 +2105,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedBackground {
         value.parse()
     }
 }
-/// The quality that an image was really made with; never `auto`.
+/// The quality that an image was really made with; never `auto`. An answer may carry another word of a later version.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -3811,10 +3810,6 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
-        plan_type: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
-            ::std::string::String,
-        >,
         reason: ::std::result::Result<
             ::std::option::Option<
                 crate::wire::OpenWord<crate::wire::types::ErrorReason>,
@@ -3844,7 +3839,6 @@ pub mod builder {
                 code: Err("no value supplied for code".to_string()),
                 message: Err("no value supplied for message".to_string()),
                 param: Err("no value supplied for param".to_string()),
-                plan_type: Ok(Default::default()),
                 reason: Ok(Default::default()),
                 resets_at: Ok(Default::default()),
                 resets_in_seconds: Ok(Default::default()),
@@ -3888,18 +3882,6 @@ pub mod builder {
             self.param = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for param: {e}"));
-            self
-        }
-        pub fn plan_type<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.plan_type = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for plan_type: {e}")
-                });
             self
         }
         pub fn reason<T>(mut self, value: T) -> Self
@@ -3974,7 +3956,6 @@ pub mod builder {
                 code: value.code?,
                 message: value.message?,
                 param: value.param?,
-                plan_type: value.plan_type?,
                 reason: value.reason?,
                 resets_at: value.resets_at?,
                 resets_in_seconds: value.resets_in_seconds?,
@@ -3989,7 +3970,6 @@ pub mod builder {
                 code: Ok(value.code),
                 message: Ok(value.message),
                 param: Ok(value.param),
-                plan_type: Ok(value.plan_type),
                 reason: Ok(value.reason),
                 resets_at: Ok(value.resets_at),
                 resets_in_seconds: Ok(value.resets_in_seconds),

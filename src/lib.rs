@@ -26,6 +26,9 @@ mod wire;
 pub use client::Client;
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub use client::admin;
+#[cfg(feature = "gateway")]
+#[doc(hidden)]
+pub use gateway::front::served_errors;
 pub use wire::{Bounded, OpenWord, OutOfBounds, Secret, types};
 #[cfg(feature = "gateway")]
 #[doc(hidden)]

@@ -7,16 +7,30 @@
 
 #[path = "drift/admin.rs"]
 mod admin;
+#[path = "drift/answers.rs"]
+mod answers;
 #[path = "drift/difference.rs"]
 mod difference;
 #[path = "drift/errors.rs"]
 mod errors;
+#[path = "drift/facts.rs"]
+mod facts;
+#[path = "drift/fields.rs"]
+mod fields;
 #[path = "drift/fresh.rs"]
 mod fresh;
+#[path = "drift/headers.rs"]
+mod headers;
 #[path = "drift/limits.rs"]
 mod limits;
 #[path = "drift/models.rs"]
 mod models;
+#[path = "drift/phrases.rs"]
+mod phrases;
+#[path = "drift/prose.rs"]
+mod prose;
+#[path = "drift/schema.rs"]
+mod schema;
 #[path = "drift/served.rs"]
 mod served;
 #[path = "drift/values.rs"]
@@ -34,14 +48,25 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
 }
 
+/// The folder of the documents, the README and the skills: the repository, or a changed copy of `cargo xtask mutations`.
+#[expect(clippy::disallowed_methods, reason = "the chore that makes the copy says so only in the environment")]
+fn folder() -> PathBuf {
+    std::env::var_os("IMAGATE_DOCUMENTS").map_or_else(root, PathBuf::from)
+}
+
+fn json(path: &str) -> Value {
+    let text = std::fs::read_to_string(folder().join(path)).expect("the document is there");
+    serde_json::from_str(&text).expect("the document is JSON")
+}
+
 /// The document of the public API.
 fn document() -> Value {
-    serde_json::from_str(tables::OPENAPI).expect("the document is JSON")
+    json("openapi/gateway.json")
 }
 
 /// The document of the operators' API.
 fn admin_document() -> Value {
-    serde_json::from_str(tables::ADMIN_OPENAPI).expect("the document is JSON")
+    json("openapi/admin.json")
 }
 
 /// Nothing differs.

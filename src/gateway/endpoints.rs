@@ -142,10 +142,10 @@ async fn image_answer(context: &Context, gateway: &Gateway, made: flow::Made) ->
             Answer::coming(kind, body).with("content-length", Some(&length))
         }
         _ => match made.body {
-            // It keeps to both by itself: what is left is read without a caller who is too slow.
+            // Each keeps to the least rate and to the cutoff by itself.
             MadeBody::Live(body) => Answer::coming(kind, body),
             MadeBody::Early(stream) => Answer::coming(kind, stream),
-            MadeBody::Followed(follower) => Answer::coming(kind, PacedBody::new(follower, gateway.cutoff())),
+            MadeBody::Followed(body) => Answer::coming(kind, body),
         },
     };
     Ok(answer.with_status(made.head.status).with_all(&made.head.headers))

@@ -25,6 +25,7 @@ mod rewrite;
 mod scan;
 mod sse;
 mod tap;
+mod unlisted;
 
 pub(crate) use body::{Closing, Ending, RelayBody};
 pub(crate) use events::HEARTBEAT;

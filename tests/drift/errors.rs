@@ -88,7 +88,7 @@ fn another_status_is_seen() {
 #[test]
 fn a_reason_that_no_component_lists_is_seen() {
     let mut changed = document();
-    row(&mut changed, "upstream_error")["reasons"][0]["reason"] = json!("refused");
+    row(&mut changed, "upstream_error")["reasons"][1]["reason"] = json!("refused");
     let found = check(&changed);
     assert_names(&found, "ErrorReason: 'refused'");
     assert_names(&found, "ErrorReason: 'content_refused'");

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::difference::differences;
-use crate::{assert_names, assert_none, document, root, tables};
+use crate::{assert_names, assert_none, document, folder, root, tables};
 
 /// Limits that no code of this version holds, and why.
 const OPEN: &[(&str, &str)] = &[];
@@ -15,9 +15,10 @@ const OPEN: &[(&str, &str)] = &[];
 const TELLING: u64 = 100_000;
 
 /// A file of the source: its path and its lines without comments and tests.
-type SourceFile = (String, String);
+pub(crate) type SourceFile = (String, String);
 
-fn source() -> Vec<SourceFile> {
+/// All code of the package.
+pub(crate) fn source() -> Vec<SourceFile> {
     let mut files = Vec::new();
     collect(&root().join("src"), &mut files);
     files
@@ -53,7 +54,7 @@ fn limits(document: &Value) -> Vec<(String, u64)> {
 
 /// Limits that nothing holds, and open ones that something holds after all.
 fn unheld(document: &Value, source: &[SourceFile], open: &[(&str, &str)]) -> Vec<String> {
-    let server = fs::read_to_string(root().join("generated/server.rs")).unwrap_or_default();
+    let server = fs::read_to_string(folder().join("generated/server.rs")).unwrap_or_default();
     let mut lines = Vec::new();
     for (name, value) in limits(document) {
         let constant = name.to_uppercase();

@@ -5,10 +5,10 @@
 //! (`stricter`) or only the schema (`laxer`). `{"$good": "Name"}` stands for the first good value of that component.
 
 use imagate::{admin_types, types};
-use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::schema::validator;
 use crate::{assert_names, assert_none, document};
 
 /// One function for each type: does it read this JSON?
@@ -64,8 +64,13 @@ fn reads<T: DeserializeOwned>(json: &str) -> bool {
 const VERDICTS: [(&str, bool, bool); 4] =
     [("good", true, true), ("bad", false, false), ("stricter", true, false), ("laxer", false, true)];
 
-fn values() -> Value {
+pub(crate) fn values() -> Value {
     serde_json::from_str(include_str!("values.json")).expect("the values are JSON")
+}
+
+/// The same for the operators' document.
+pub(crate) fn admin_values() -> Value {
+    serde_json::from_str(include_str!("admin_values.json")).expect("the values are JSON")
 }
 
 fn check(document: &Value, values: &Value) -> Vec<String> {
@@ -113,7 +118,7 @@ fn check_component(reader: Option<fn(&str) -> bool>, document: &Value, values: &
 }
 
 /// Puts the value of another component in the place of its name.
-fn expand(values: &Value, value: &Value) -> Value {
+pub(crate) fn expand(values: &Value, value: &Value) -> Value {
     match value {
         Value::Object(members) => match members.get("$good").and_then(Value::as_str) {
             Some(name) => expand(values, &values[name]["good"][0]),
@@ -121,25 +126,6 @@ fn expand(values: &Value, value: &Value) -> Value {
         },
         Value::Array(items) => items.iter().map(|item| expand(values, item)).collect(),
         _ => value.clone(),
-    }
-}
-
-fn validator(document: &Value, name: &str) -> Validator {
-    let mut components = document["components"].clone();
-    plain(&mut components);
-    let schema = json!({ "allOf": [{ "$ref": format!("#/components/schemas/{name}") }], "components": components });
-    jsonschema::draft7::new(&schema).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// `nullable` is a word of OpenAPI; JSON Schema says the same in another way.
-fn plain(schema: &mut Value) {
-    if let Some(members) = schema.as_object_mut() {
-        members.values_mut().for_each(plain);
-        if members.remove("nullable") == Some(Value::Bool(true)) {
-            *schema = json!({ "anyOf": [{ "type": "null" }, schema.take()] });
-        }
-    } else if let Some(items) = schema.as_array_mut() {
-        items.iter_mut().for_each(plain);
     }
 }
 

@@ -5,6 +5,7 @@
 //! mistaken for the runtime under test.
 
 mod config;
+mod contract;
 mod desk;
 mod disk;
 mod events;

@@ -18,6 +18,13 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills")
 }
 
+/// The folder of the documents and our own skills: the repository, or a changed copy of `cargo xtask mutations`.
+#[expect(clippy::disallowed_methods, reason = "the chore that makes the copy says so only in the environment")]
+pub(crate) fn documents() -> PathBuf {
+    let root = || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf();
+    std::env::var_os("IMAGATE_DOCUMENTS").map_or_else(root, PathBuf::from)
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     cases::cases(&tree(&folder().join("corpus")))
 }

@@ -1,13 +1,13 @@
 //! The skills and the API reference that this repository ships are built, valid, committed as they were built, and say what the
 //! public document says.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/skills")
+    crate::corpus::documents().join("schemas/skills")
 }
 
 fn text(path: &str) -> String {
@@ -48,7 +48,8 @@ fn our_own_api_is_among_the_api_references() {
 }
 
 fn gateway() -> Value {
-    serde_json::from_str(imagate::tables::OPENAPI).expect("JSON")
+    let text = std::fs::read_to_string(crate::corpus::documents().join("openapi/gateway.json")).expect("the document");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 /// The rows of errors in a text, as `status code`.
@@ -73,5 +74,25 @@ fn what_is_said_of_errors_is_every_error_of_the_document() {
     expected.sort();
     for path in ["apis/imagate-http.md", "skills/image-generation/references/errors.md"] {
         assert_eq!(errors(&text(path)), expected, "{path}");
+    }
+}
+
+/// True if a line of advice says to send the same request once more.
+fn says_again(advice: &str) -> bool {
+    let advice = advice.to_lowercase();
+    ["send it again", "send the same request again"].iter().any(|words| advice.contains(words))
+}
+
+#[test]
+fn the_skill_says_to_send_again_what_the_document_says_to() {
+    let text = text("skills/image-generation/references/errors.md");
+    for row in gateway()["x-imagate-errors"].as_array().expect("errors") {
+        let code = row["code"].as_str().expect("a code");
+        let line = text.lines().find(|line| line.contains(&format!("`{code}`"))).expect("a row");
+        let advice = line.rsplit(" | ").next().expect("a cell");
+        // Where it depends, the skill names the header that says it.
+        let expected =
+            row["should_retry"].as_bool().unwrap_or_else(|| advice.contains("Only if `x-should-retry` is `true`"));
+        assert_eq!(says_again(advice), expected, "{code}: {advice}");
     }
 }

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use imagate::manifest::{Manifest, Options, Source, check};
 use serde_json::Value;
 
-use crate::corpus::{cases, folder};
+use crate::corpus::{cases, documents, folder};
 
-/// A part of a manifest: how cases call it, where one stands in `good/full`, and its fields.
+/// A part of a manifest: how cases call it, where its schema is and where one stands in `good/full`, and its fields.
 struct ManifestPart {
     name: &'static str,
+    schema: &'static str,
     place: &'static str,
     required: &'static [&'static str],
     optional: &'static [&'static str],
@@ -19,24 +20,28 @@ struct ManifestPart {
 const PARTS: [ManifestPart; 4] = [
     ManifestPart {
         name: "manifest",
+        schema: "",
         place: "",
         required: &["schema_version", "generated_at", "repository", "skills", "apis"],
         optional: &[],
     },
     ManifestPart {
         name: "repository",
+        schema: "/$defs/Repository",
         place: "/repository",
         required: &["name", "git_url", "raw_base_url", "branch"],
         optional: &[],
     },
     ManifestPart {
         name: "skill",
+        schema: "/$defs/Skill",
         place: "/skills/0",
         required: &["name", "version", "title", "description", "path", "package", "sha256"],
         optional: &["size_bytes", "api_docs", "tags", "agents", "updated_at"],
     },
     ManifestPart {
         name: "api",
+        schema: "/$defs/ApiReference",
         place: "/apis/0",
         required: &["id", "title", "product", "language", "path"],
         optional: &["tags", "source_urls"],
@@ -93,5 +98,21 @@ fn every_required_field_has_a_case_of_the_corpus() {
                 if part.place.is_empty() { format!("no-{field}") } else { format!("{}-without-{field}", part.name) };
             assert!(cases.contains(&format!("M004/{case}")), "{case}");
         }
+    }
+}
+
+#[test]
+fn the_schema_asks_for_the_fields_of_the_specification() {
+    let text = std::fs::read_to_string(documents().join("schemas/skills-registry.schema.json")).expect("the schema");
+    let schema: Value = serde_json::from_str(&text).expect("JSON");
+    for part in &PARTS {
+        let part_schema = schema.pointer(part.schema).expect("a part of the schema");
+        let required: BTreeSet<&str> =
+            part_schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let properties: BTreeSet<&str> =
+            part_schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(required, part.required.iter().copied().collect(), "required of {}", part.name);
+        let all = part.required.iter().chain(part.optional).copied().collect();
+        assert_eq!(properties, all, "fields of {}", part.name);
     }
 }

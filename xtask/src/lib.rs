@@ -11,6 +11,7 @@ mod docs;
 mod document;
 mod fingerprint;
 mod manifest;
+pub mod mutations;
 mod open;
 mod print;
 mod readme;

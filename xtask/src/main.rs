@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{bench, ci, tidy, tree};
+use xtask::{bench, ci, mutations, tidy, tree};
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
@@ -14,6 +14,7 @@ usage: cargo xtask <chore>
   test               everything that must hold before a change lands; goes on after a failure; exit 4 if there was one
   test --only STEP   one step of it (may stand several times)
   test --list        the steps
+  mutations          changes of documents, tables, prose and skills, each with the tests that see it; exit 4 if none does
   tours              the tours of further real clients, which `test` leaves out
   abuse              what hostile callers cost everybody else, as a table
   wasm               the feature `manifest` in WebAssembly; builds the standard library where there is none for it
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ["tidy"] => look_over(),
         ["test", steps @ ..] => test(steps),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Fine),
+        ["mutations"] => mutate(),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Fine),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Fine),
         ["wasm"] => ci::wasm::run(&tree::root()).map(|()| Verdict::Fine),
@@ -86,6 +88,10 @@ fn look_over() -> Result<Verdict> {
         eprintln!("{finding}");
     }
     Ok(if findings.is_empty() { Verdict::Fine } else { Verdict::NeedsAttention })
+}
+
+fn mutate() -> Result<Verdict> {
+    Ok(if mutations::run(&tree::root())? { Verdict::Fine } else { Verdict::NeedsAttention })
 }
 
 fn test(steps: &[&str]) -> Result<Verdict> {

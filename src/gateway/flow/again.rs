@@ -10,6 +10,7 @@ use super::made::Made;
 use super::work::Work;
 use super::{counted, early};
 use crate::error::{Error, Fault, Reason, Rejection};
+use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerSource, Entrance, Follower, ReplayError};
 
 /// Answers a request. A plain job continues after its caller leaves, because it may have been paid for, and after its
@@ -44,11 +45,12 @@ async fn named(work: Arc<Work>) -> Result<Made, Error> {
     match entrance.map_err(unavailable)? {
         Entrance::Fresh(ticket) => {
             let follower = ticket.follow();
+            let gateway = Arc::clone(&work.gateway);
             let job = async move { ticket.record(work.begin(pending()).await).await };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-            follow(follower).await
+            follow(&gateway, follower).await
         }
-        Entrance::Follow(follower) => follow(follower).await.map(Made::replayed),
+        Entrance::Follow(follower) => follow(&work.gateway, follower).await.map(Made::replayed),
         Entrance::Conflict => counted(&work.gateway, &work.caller, Err(reused())),
         Entrance::Lost => Err(Error::Upstream(Fault::Unknown)),
     }
@@ -65,10 +67,11 @@ async fn adoptable(work: Arc<Work>, until: Instant) -> Result<Made, Error> {
         replay.in_progress(&work.caller, &work.task).await
     };
     if let Some(follower) = earlier {
-        let answer = timeout_at(until, follow(follower)).await;
+        let answer = timeout_at(until, follow(&work.gateway, follower)).await;
         return answer.unwrap_or(Err(Error::InProgress)).map(Made::replayed);
     }
     let (waiting, promise) = replay.expect(&work.caller, work.task.clone(), expected);
+    let gateway = Arc::clone(&work.gateway);
     let job = async move {
         let result = work.begin(promise.abandoned()).await;
         promise.done(result).await;
@@ -76,13 +79,13 @@ async fn adoptable(work: Arc<Work>, until: Instant) -> Result<Made, Error> {
     drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
     match waiting.answer(until).await? {
         AnswerSource::Made(made) => Ok(made),
-        AnswerSource::Follow(follower) => follow(follower).await,
+        AnswerSource::Follow(follower) => follow(&gateway, follower).await,
     }
 }
 
-async fn follow(follower: Follower) -> Result<Made, Error> {
+async fn follow(gateway: &Gateway, follower: Follower) -> Result<Made, Error> {
     let head = follower.head().await.map_err(|_| Error::Upstream(Fault::Unknown))?;
-    Ok(Made::followed(head, follower))
+    Ok(Made::followed(head, follower, gateway.cutoff()))
 }
 
 fn unavailable(error: ReplayError) -> Error {

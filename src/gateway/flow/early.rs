@@ -89,8 +89,8 @@ impl EarlyStream {
                         return Poll::Ready(Some(Ok(self.fail(&unknown))));
                     }
                     None => {
-                        let refusal: Value = serde_json::from_slice(read).unwrap_or_default();
-                        return Poll::Ready(Some(Ok(self.fail(&event_of(&refusal["error"])))));
+                        let event = refusal_event(read);
+                        return Poll::Ready(Some(Ok(self.fail(&event))));
                     }
                 }
                 Poll::Ready(None)
@@ -103,6 +103,18 @@ impl EarlyStream {
     fn fail(&mut self, error: &str) -> Frame<Bytes> {
         self.state = State::Ended;
         Frame::data(Bytes::from(format!("event: error\ndata: {error}\n\n")))
+    }
+}
+
+/// The event for a refusal that was an answer. One that cannot be read may have been paid for.
+fn refusal_event(body: &[u8]) -> String {
+    let refusal = serde_json::from_slice::<Value>(body);
+    match refusal.as_ref().map(|refusal| &refusal["error"]) {
+        Ok(detail) if detail.is_object() => event_of(detail),
+        read => {
+            tracing::warn!(error = ?read.err(), "an earlier refusal is no error of the contract");
+            Error::Upstream(Fault::Unknown).event()
+        }
     }
 }
 

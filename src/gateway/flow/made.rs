@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio_util::sync::CancellationToken;
 
 use super::early::EarlyStream;
-use crate::gateway::relay::RelayBody;
+use crate::gateway::relay::{PacedBody, RelayBody};
 use crate::gateway::replay::{Follower, Head, Recordable};
 
 const JSON: &str = "application/json";
@@ -28,8 +29,8 @@ pub(crate) struct Made {
 pub(crate) enum MadeBody {
     /// From the upstream.
     Live(Box<RelayBody>),
-    /// From an answer that is written down, or is being.
-    Followed(Follower),
+    /// From an answer that is written down, or is being. Its reader is held to the least rate wherever it is read.
+    Followed(PacedBody<Follower>),
     /// Heartbeats, and then from either of these.
     Early(EarlyStream),
 }
@@ -47,9 +48,9 @@ impl Made {
         Self { head: Head { status: 200, content_type, headers }, body: MadeBody::Live(Box::new(body)) }
     }
 
-    /// The answer to the first of several requests, for the first of them.
-    pub(super) fn followed(head: Head, follower: Follower) -> Self {
-        Self { head, body: MadeBody::Followed(follower) }
+    /// The answer to the first of several requests, for any of them, until shortly after `cutoff` is cancelled.
+    pub(super) fn followed(head: Head, follower: Follower, cutoff: &CancellationToken) -> Self {
+        Self { head, body: MadeBody::Followed(PacedBody::new(follower, cutoff)) }
     }
 
     /// A stream that begins before its answer.
@@ -87,7 +88,7 @@ impl Body for MadeBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokeOff>>> {
         match &mut *self {
             Self::Live(body) => Pin::new(body).poll_frame(cx).map_err(|error| BrokeOff(error.into())),
-            Self::Followed(body) => Pin::new(body).poll_frame(cx).map_err(|error| BrokeOff(error.into())),
+            Self::Followed(body) => Pin::new(body).poll_frame(cx).map_err(BrokeOff),
             Self::Early(body) => Pin::new(body).poll_frame(cx),
         }
     }

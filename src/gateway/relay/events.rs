@@ -1,8 +1,8 @@
 //! The upstream's answer becomes the events of the contract while it passes.
 //!
 //! Exactly two field lines for each event, one line of JSON, no end mark; at most as many partial images as were asked
-//! for, numbered from 0, and exactly one final image. What an upstream sends beside that is not passed on. An upstream
-//! that answers with plain JSON is read too: its image becomes the final event.
+//! for, numbered from 0, and exactly one final image. Events beside those are not passed on: official SDKs take every
+//! event for an image. An upstream that answers with plain JSON is read too: its image becomes the final event.
 //! It carries the event table of the specification.
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use super::fill::{self, Asked};
 use super::item::{Item, Kind};
 use super::lexer::Sink;
 use super::rewrite::{DeliveredImage, Summary, write_members};
+use super::unlisted;
 use crate::image::Facts;
 
 /// A comment that keeps connections and proxies awake; no client takes it for an event.
@@ -200,6 +201,7 @@ impl Events {
     fn write_rest(&self, out: &mut Vec<u8>, item: Item, name: &str, index: Option<u32>) {
         let (found, facts) = (item.members, item.facts);
         let mut members = fill::event_members(&self.asked, &found, facts);
+        members.extend(unlisted::of_answer(&found));
         if let Some(index) = index {
             members.remove("usage");
             members.insert("partial_image_index".to_owned(), json!(index));
@@ -236,6 +238,10 @@ impl Sink for Events {
         if self.done.is_none() {
             self.item.members.insert(key, value);
         }
+    }
+
+    fn item_unheld(&mut self, key: &str) {
+        self.something |= fill::is_something(key, &Value::Bool(true));
     }
 
     fn image(&mut self, base64: Bytes) {

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::unlisted;
 use crate::image::Facts;
 
 /// What the caller asked for, as far as the answer repeats it.
@@ -66,59 +67,66 @@ pub(crate) struct TokenCounts {
 
 /// The word for a quality that the model chooses.
 const AUTO: &str = "auto";
-/// Qualities that the document has for answers.
-const QUALITIES: [&str; 3] = ["low", "medium", "high"];
-/// A longer name is none.
+/// A longer name or word is none.
 const NAME_MAX: usize = 128;
 
-/// Every member of the answer but `data`. Nothing else that an upstream says goes on: it may speak of its account.
+/// Every member of the answer that the document has, but `data`. The words are the upstream's own, also those of a later
+/// version; of the format and the size the image itself decides, where its head tells.
 pub(super) fn members(asked: &Asked, found: &Map<String, Value>, first: Option<Facts>) -> Map<String, Value> {
     let mut out = Map::new();
     let created = found.get("created").or_else(|| found.get("created_at")).and_then(seconds).unwrap_or(asked.now);
     out.insert("created".to_owned(), created.into());
-    let background = found.get("background").and_then(Value::as_str).filter(|said| *said == "transparent");
-    out.insert("background".to_owned(), background.unwrap_or("opaque").into());
+    out.insert("background".to_owned(), word(found, "background").unwrap_or("opaque").into());
     let model = name(found, "model").unwrap_or(&asked.model);
     out.insert("model".to_owned(), model.into());
-    let format = first.map_or(asked.output_format, |facts| facts.format.as_str());
-    out.insert("output_format".to_owned(), format.into());
-    let asked_quality = asked.quality.as_deref();
-    let quality = quality(found, "quality").filter(|named| QUALITIES.contains(named) || asked_quality == Some(named));
+    let format = first.map(|facts| facts.format.as_str()).or_else(|| word(found, "output_format"));
+    out.insert("output_format".to_owned(), format.unwrap_or(asked.output_format).into());
     // A quality that nobody has named is not made up.
-    out.extend(quality.or(asked_quality).map(|quality| ("quality".to_owned(), quality.into())));
+    let quality = quality(found, "quality").or(asked.quality.as_deref());
+    out.extend(quality.map(|quality| ("quality".to_owned(), quality.into())));
     let pixels = first.map(|facts| format!("{}x{}", facts.width, facts.height));
-    let size = pixels.or_else(|| said_size(found)).or_else(|| asked.size.clone());
+    let size = pixels.or_else(|| word(found, "size").map(str::to_owned)).or_else(|| asked.size.clone());
     out.extend(size.map(|size| ("size".to_owned(), size.into())));
     // Nor are tokens that are not known.
-    let usage = found.get("usage").and_then(tokens);
-    out.extend(usage.map(|usage| ("usage".to_owned(), usage.to_json())));
+    let usage = found.get("usage").and_then(usage);
+    out.extend(usage.map(|usage| ("usage".to_owned(), usage)));
     out
 }
 
 /// The quality that the upstream names in this member. `auto` names none.
 pub(super) fn quality<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    name(found, key).filter(|named| *named != AUTO)
+    word(found, key)
 }
 
-/// The name of a model, or a word like it, where a member is one: short, and without anything invisible.
+/// The name of a model where a member is one: short, and without anything invisible.
 pub(super) fn name<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     let said = found.get(key).and_then(Value::as_str)?;
     (!said.is_empty() && said.len() <= NAME_MAX && said.bytes().all(|byte| byte.is_ascii_graphic())).then_some(said)
 }
 
-/// The size as the upstream says it, if it is one.
-fn said_size(found: &Map<String, Value>) -> Option<String> {
-    let said = found.get("size").and_then(Value::as_str)?;
-    let (width, height) = said.split_once('x')?;
-    let number = |edge: &str| edge.parse::<u32>().is_ok_and(|edge| (1..=65_535).contains(&edge));
-    (number(width) && number(height)).then(|| said.to_owned())
+/// The upstream's word about an image where a member is one, known or not. `auto` leaves open what it is about.
+fn word<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    let said = found.get(key).and_then(Value::as_str)?;
+    let fits = !said.trim().is_empty() && said.len() <= NAME_MAX && !said.contains(is_hidden);
+    (fits && said != AUTO).then_some(said)
 }
 
-/// Every member of an event but its type and its image. The events of the field have no model; their answers have. The
-/// official types have no event without a quality, so one that nobody has named is `auto`, which they know.
+/// Control characters, and those that turn a text around or cannot be seen.
+fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Every member of an event that the document has, but its type and its image. The events of the field have neither a
+/// model nor a prompt, so none is added; one that the upstream names is passed. The official types have no event without
+/// a quality, so one that nobody has named is `auto`, which they know.
 pub(super) fn event_members(asked: &Asked, found: &Map<String, Value>, facts: Option<Facts>) -> Map<String, Value> {
     let mut out = members(asked, found, facts);
-    out.remove("model");
+    if name(found, "model").is_none() {
+        out.remove("model");
+    }
+    let revised = found.get("revised_prompt").filter(|revised| revised.is_string());
+    out.extend(revised.map(|revised| ("revised_prompt".to_owned(), revised.clone())));
     out.entry("quality").or_insert_with(|| AUTO.into());
     if let Some(created) = out.remove("created") {
         out.insert("created_at".to_owned(), created);
@@ -126,10 +134,39 @@ pub(super) fn event_members(asked: &Asked, found: &Map<String, Value>, facts: Op
     out
 }
 
-/// Every member of an element of `data` but the image.
+/// Every member of an element of `data` that the document has, but the image.
 pub(super) fn item_members(asked: &Asked, found: &Map<String, Value>) -> Map<String, Value> {
     let revised = found.get("revised_prompt").and_then(Value::as_str).unwrap_or(&asked.prompt);
     Map::from_iter([("revised_prompt".to_owned(), revised.into())])
+}
+
+/// The token counts in the form that clients enforce, with whatever else the upstream counts; `None` where there is
+/// nothing that can be counted.
+pub(super) fn usage(said: &Value) -> Option<Value> {
+    let mut usage = tokens(said)?.to_json();
+    unlisted::complete(&mut usage, said);
+    Some(usage)
+}
+
+/// The usage of two images, each with the form of [`usage`]: every count added up.
+pub(super) fn add(mut one: Value, other: Value) -> Value {
+    match (&mut one, other) {
+        (Value::Object(sums), Value::Object(counts)) => {
+            for (name, count) in counts {
+                let sum = match sums.remove(&name) {
+                    Some(sum) => add(sum, count),
+                    None => count,
+                };
+                sums.insert(name, sum);
+            }
+            one
+        }
+        (Value::Number(sum), Value::Number(count)) => match (sum.as_u64(), count.as_u64()) {
+            (Some(sum), Some(count)) => sum.saturating_add(count).into(),
+            _ => (sum.as_f64().unwrap_or(0.0) + count.as_f64().unwrap_or(0.0)).into(),
+        },
+        _ => one,
+    }
 }
 
 /// What an item may say without having an image.
@@ -164,7 +201,7 @@ pub(super) fn is_something(key: &str, value: &Value) -> bool {
 }
 
 /// Reads the token counts; `None` where there is nothing that can be counted.
-pub(super) fn tokens(value: &Value) -> Option<TokenCounts> {
+fn tokens(value: &Value) -> Option<TokenCounts> {
     let object = value.as_object()?;
     let input = object.get("input_tokens").and_then(count);
     let output = object.get("output_tokens").and_then(count);
@@ -196,7 +233,7 @@ pub(crate) fn sum(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
 }
 
 /// The same of one model.
-pub(super) fn sum_tokens(one: Option<TokenCounts>, other: Option<TokenCounts>) -> Option<TokenCounts> {
+fn sum_tokens(one: Option<TokenCounts>, other: Option<TokenCounts>) -> Option<TokenCounts> {
     either(one, other, TokenCounts::and)
 }
 
@@ -219,15 +256,21 @@ pub(super) fn of_response(response: &Map<String, Value>) -> Option<Usage> {
 
 /// The token counts of the images of a response, as the image endpoints would report them; if the upstream does not count
 /// them apart, those of the whole response.
-pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<TokenCounts> {
-    of_images(response).or_else(|| {
+pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<Value> {
+    image_usage(response).and_then(usage).or_else(|| {
         let text = response.get("usage").and_then(tokens)?;
-        Some(TokenCounts { input_image: 0, input_text: text.input, output_image: 0, output_text: text.output, ..text })
+        let all =
+            TokenCounts { input_image: 0, input_text: text.input, output_image: 0, output_text: text.output, ..text };
+        Some(all.to_json())
     })
 }
 
 fn of_images(response: &Map<String, Value>) -> Option<TokenCounts> {
-    response.get("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(tokens)
+    image_usage(response).and_then(tokens)
+}
+
+fn image_usage(response: &Map<String, Value>) -> Option<&Value> {
+    response.get("tool_usage")?.get("image_gen")
 }
 
 /// Decodes as much of a head of base64 as is whole, and asks what it is.
@@ -286,7 +329,7 @@ impl TokenCounts {
     }
 
     /// The complete object of the contract.
-    pub(super) fn to_json(self) -> Value {
+    fn to_json(self) -> Value {
         json!({
             "input_tokens": self.input,
             "input_tokens_details": {"image_tokens": self.input_image, "text_tokens": self.input_text},
@@ -298,91 +341,4 @@ impl TokenCounts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::image::Format;
-
-    fn asked() -> Asked {
-        Asked {
-            model: "gpt-image-2".to_owned(),
-            prompt: "a red square".to_owned(),
-            count: 1,
-            partials: 0,
-            events: "image_generation",
-            stream: false,
-            part: false,
-            quality: None,
-            size: Some("1024x1024".to_owned()),
-            output_format: "png",
-            now: 1_776_000_000,
-        }
-    }
-
-    #[track_caller]
-    fn check(found: &Value, first: Option<Facts>, expected: &Value) {
-        let found = found.as_object().cloned().unwrap_or_default();
-        assert_eq!(Value::Object(members(&asked(), &found, first)), *expected);
-    }
-
-    #[test]
-    fn missing_members_are_filled_in_and_neither_tokens_nor_a_quality_are_made_up() {
-        let expected = json!({"created": 1_776_000_000, "background": "opaque", "model": "gpt-image-2", "output_format": "png", "size": "1024x1024"});
-        check(&json!({}), None, &expected);
-        check(&json!({"usage": null, "error": null}), None, &expected);
-        check(&json!({"usage": {"input_tokens": -1}, "created": -5}), None, &expected);
-    }
-
-    #[test]
-    fn auto_is_resolved_to_what_was_delivered() {
-        let facts = Facts { format: Format::Webp, width: 1000, height: 1500 };
-        check(
-            &json!({"created": 17.5, "background": "auto", "quality": "auto", "size": "auto", "output_format": "png", "extra": [1]}),
-            Some(facts),
-            &json!({"created": 17, "background": "opaque", "model": "gpt-image-2", "output_format": "webp", "size": "1000x1500"}),
-        );
-    }
-
-    #[test]
-    fn what_the_upstream_names_is_told_and_what_is_no_name_is_not() {
-        let named = |found: Value| {
-            let told = members(
-                &Asked { quality: Some("high".to_owned()), ..asked() },
-                found.as_object().expect("members"),
-                None,
-            );
-            (told["model"].clone(), told["quality"].clone())
-        };
-        let pair = |model: &str, quality: &str| (json!(model), json!(quality));
-        let snapshot = "gpt-image-2-2026-04-21";
-        assert_eq!(named(json!({"model": snapshot, "quality": "low"})), pair(snapshot, "low"));
-        for model in [json!(null), json!(7), json!(""), json!("two words"), json!("a\u{202e}b"), json!("m".repeat(129))]
-        {
-            assert_eq!(named(json!({"model": model, "quality": "auto"})), pair("gpt-image-2", "high"));
-        }
-    }
-
-    #[test]
-    fn an_event_always_has_a_quality() {
-        let found = json!({"model": "m", "quality": "auto"});
-        let told = event_members(&asked(), found.as_object().expect("members"), None);
-        assert_eq!((&told["quality"], told.get("model")), (&json!("auto"), None));
-    }
-
-    #[test]
-    fn usage_is_completed_and_made_whole() {
-        let usage = tokens(&json!({"input_tokens": 17.0, "output_tokens": 196})).expect("has counts");
-        assert_eq!(
-            usage,
-            TokenCounts {
-                input: 17,
-                input_text: 17,
-                output: 196,
-                output_image: 196,
-                total: 213,
-                ..TokenCounts::default()
-            }
-        );
-        assert_eq!(tokens(&json!("many")), None);
-        assert_eq!(tokens(&json!({"total_tokens": 5})), None);
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::course::Course;
-use super::fill::{self, Asked, Usage, sum, sum_tokens};
+use super::fill::{self, Asked, Usage, sum};
 use super::prove::Proven;
 use super::rewrite::{BEGIN, Summary, write_end};
 use super::tap::{Broken, Step};
@@ -142,9 +142,9 @@ impl Gathered {
 
     fn end(&self) -> Bytes {
         let mut members = self.images.first().map(|image| image.members.clone()).unwrap_or_default();
-        let counted = self.images.iter().map(|image| image.members.get("usage").and_then(fill::tokens));
+        let counted = self.images.iter().filter_map(|image| image.members.get("usage").and_then(fill::usage));
         members.remove("usage");
-        members.extend(counted.fold(None, sum_tokens).map(|usage| ("usage".to_owned(), usage.to_json())));
+        members.extend(counted.reduce(fill::add).map(|usage| ("usage".to_owned(), usage)));
         let mut end = Vec::new();
         write_end(&mut end, &fill::members(&self.asked, &members, self.first()));
         Bytes::from(end)

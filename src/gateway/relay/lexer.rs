@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use memchr::memchr2;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// Members that are not image data are small; what is larger, alone or together, is dropped instead of held.
@@ -28,6 +29,10 @@ pub(super) trait Sink {
     fn item_start(&mut self);
     /// A member of the current item, other than the image.
     fn item_member(&mut self, key: String, value: Value);
+    /// A member of the current item that is too large to hold, or cannot be held.
+    fn item_unheld(&mut self, key: &str) {
+        let _ = key;
+    }
     /// Some bytes of the current item's base64; never empty.
     fn image(&mut self, base64: Bytes);
     /// The base64 of the current item is complete.
@@ -320,20 +325,17 @@ impl Lexer {
     /// A captured value is complete.
     fn value(&mut self, level: Level, sink: &mut impl Sink) -> Result<(), Malformed> {
         self.state = State::After { level };
-        // Of a value that was dropped it is still known that it was there.
-        let value = if self.dropped {
-            Value::String(String::new())
-        } else {
-            serde_json::from_slice(&self.captured).map_err(|_| Malformed::Value)?
-        };
-        if level == Level::Array {
+        let value = if self.dropped { None } else { read(&self.captured)? };
+        let key: String = match level {
             // An element of `data` that is no object carries no image: there is nothing to pass on.
-            return Ok(());
-        }
-        let key = serde_json::from_slice(&self.key).map_err(|_| Malformed::Value)?;
-        match level {
-            Level::Item => sink.item_member(key, value),
-            Level::Top | Level::Array => sink.member(key, value),
+            Level::Array => return Ok(()),
+            Level::Item | Level::Top => serde_json::from_slice(&self.key).map_err(|_| Malformed::Value)?,
+        };
+        match (level, value) {
+            (Level::Item, Some(value)) => sink.item_member(key, value),
+            (Level::Item, None) => sink.item_unheld(&key),
+            (_, Some(value)) => sink.member(key, value),
+            (_, None) => {}
         }
         Ok(())
     }
@@ -350,6 +352,17 @@ impl Capture {
             }
             Self::Text { .. } | Self::Nested { .. } | Self::Bare => 0,
         }
+    }
+}
+
+/// Reads a captured value. `None` if it is JSON that cannot be held, such as a number without a bound or too many levels,
+/// or one of the words that some upstreams write for no number: the image beside it is paid for.
+pub(super) fn read(json: &[u8]) -> Result<Option<Value>, Malformed> {
+    const NO_NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+    match serde_json::from_slice(json) {
+        Ok(value) => Ok(Some(value)),
+        Err(_) if NO_NUMBERS.contains(&json) || serde_json::from_slice::<IgnoredAny>(json).is_ok() => Ok(None),
+        Err(_) => Err(Malformed::Value),
     }
 }
 

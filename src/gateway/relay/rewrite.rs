@@ -1,7 +1,7 @@
 //! The upstream's answer becomes the JSON of the contract while it passes.
 //!
 //! Images go out as the very bytes that came in; everything around them is small and is written anew at the end, so
-//! that missing fields are there, `auto` is resolved, and nothing goes out that the caller did not ask for. Nothing at
+//! that missing fields are there, `auto` is resolved, and no image goes out that the caller did not ask for. Nothing at
 //! all is written before the first image has begun: until then the answer can still become an error.
 //! An upstream that sends events although none were asked for is read too: its final image becomes the answer.
 //! It carries the response table of the specification.
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::fill::{self, Asked, Usage};
 use super::item::{Item, Kind};
 use super::lexer::Sink;
+use super::unlisted;
 use crate::image::Facts;
 
 /// How an answer begins before its first image.
@@ -125,7 +126,9 @@ impl Rewrite {
         let facts = self.delivered.first().copied().flatten();
         let mut tail = std::mem::take(&mut self.text);
         if !self.asked.part {
-            write_end(&mut tail, &fill::members(&self.asked, &self.members, facts));
+            let mut members = fill::members(&self.asked, &self.members, facts);
+            members.extend(unlisted::of_answer(&self.members));
+            write_end(&mut tail, &members);
         }
         Bytes::from(tail)
     }
@@ -182,6 +185,10 @@ impl Sink for Rewrite {
         self.item.members.insert(key, value);
     }
 
+    fn item_unheld(&mut self, key: &str) {
+        self.something |= fill::is_something(key, &Value::Bool(true));
+    }
+
     fn image(&mut self, base64: Bytes) {
         if !self.passes() {
             return;
@@ -228,11 +235,14 @@ impl Sink for Rewrite {
             return;
         }
         let event = self.item.is_event();
+        // Of several answers that become one, each says something else of its own image.
+        let own = (event && self.asked.part).then(|| unlisted::of_answer(&self.item.members));
         if event {
             self.take_event();
         }
         let item = std::mem::take(&mut self.item);
-        let members = fill::item_members(&self.asked, &item.members);
+        let mut members = fill::item_members(&self.asked, &item.members);
+        members.extend(own.unwrap_or_else(|| unlisted::of_image(&item.members)));
         write_members(&mut self.text, &members);
         self.text.push(b'}');
         self.delivered.push(item.facts);

@@ -6,7 +6,7 @@
 use memchr::memchr2;
 use serde_json::Value;
 
-use crate::gateway::relay::lexer::Malformed;
+use crate::gateway::relay::lexer::{Malformed, read};
 
 /// Of a larger value only its place is known.
 const CAPTURE_MAX: usize = 64 * 1024;
@@ -14,8 +14,8 @@ const CAPTURE_MAX: usize = 64 * 1024;
 const DEPTH_MAX: usize = 128;
 /// Nothing that is wanted lies deeper.
 const PATH_DEPTH: usize = 5;
-/// A longer key is none that anybody wants.
-const KEY_MAX: usize = 64;
+/// Nobody wants a key of this length or more: only its beginning is known.
+pub(super) const KEY_MAX: usize = 64;
 
 /// What somebody wants of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) enum Want {
     Nothing,
     /// All of it.
     Value,
+    /// All of it if it can be read. An unreadable value is left out.
+    Optional,
     /// A look at its bytes, if it is a text: it is an image.
     Image,
 }
@@ -86,6 +88,8 @@ struct Level {
 struct Capture {
     /// How many levels were open when it began.
     depth: usize,
+    /// Nothing fails if it cannot be read.
+    optional: bool,
     bytes: Vec<u8>,
     dropped: bool,
 }
@@ -252,8 +256,9 @@ impl Scan {
         }
         let known = !self.stack.is_empty() && self.stack.len() <= PATH_DEPTH && self.capture.is_none();
         let want = if known { reader.wants(&self.path) } else { Want::Nothing };
-        if want == Want::Value {
-            self.capture = Some(Capture { depth: self.stack.len(), bytes: Vec::new(), dropped: false });
+        if matches!(want, Want::Value | Want::Optional) {
+            let (depth, optional) = (self.stack.len(), want == Want::Optional);
+            self.capture = Some(Capture { depth, optional, bytes: Vec::new(), dropped: false });
         }
         self.keep(&[byte]);
         self.state = match byte {
@@ -284,8 +289,9 @@ impl Scan {
         if let Some(capture) = self.capture.take_if(|capture| capture.depth == self.stack.len())
             && !capture.dropped
         {
-            let value = serde_json::from_slice(&capture.bytes).map_err(|_| Malformed::Value)?;
-            reader.value(&self.path, value);
+            let value =
+                read(&capture.bytes).or_else(|malformed| if capture.optional { Ok(None) } else { Err(malformed) })?;
+            value.into_iter().for_each(|value| reader.value(&self.path, value));
         }
         self.state = if self.stack.is_empty() { State::Done } else { State::After };
         Ok(())
@@ -320,6 +326,7 @@ mod tests {
             match path.rsplit('.').next() {
                 Some("image") => Want::Image,
                 Some("usage" | "type" | "list[]") => Want::Value,
+                Some("other") => Want::Optional,
                 _ => Want::Nothing,
             }
         }
@@ -377,6 +384,14 @@ mod tests {
         check(r#"{"a":{"b":{"c":{"d":{"e":{"type":1}}}}},"type":2}"#, &["type=2"]);
         let large = format!(r#"{{"usage":"{}","type":1}}"#, "x".repeat(CAPTURE_MAX));
         check(&large, &["type=1"]);
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_left_out_where_nobody_depends_on_it() {
+        for value in ["NaN", "1e999", "{\"a\":NaN}", "\"\\ud800\"", "-"] {
+            check(&format!(r#"{{"other":{value},"type":1}}"#), &["type=1"]);
+        }
+        check(r#"{"other":{"a":[1]},"usage":1e999,"type":1}"#, &[r#"other={"a":[1]}"#, "type=1"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The relay against scripted answers: what goes out, byte for byte, and how it ends.
 
 mod frame_sizes;
+mod later;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

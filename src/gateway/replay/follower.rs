@@ -44,6 +44,12 @@ impl Follower {
         follower
     }
 
+    /// A reader of a small answer that is whole.
+    #[cfg(test)]
+    pub(crate) fn of_whole(head: &Head, bytes: Bytes) -> Self {
+        Self::of(&Arc::new(Tape::from_bytes(head.clone(), bytes)))
+    }
+
     fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, Broken> {
         let frame = frame.map_err(|error| {
             tracing::error!(%error, "a kept answer cannot be read");

@@ -92,7 +92,11 @@ impl Events {
                 raw.clear();
                 continue;
             }
-            return Ok(Some(Event::parse(raw)));
+            let event = Event::parse(raw);
+            if let Some(operation) = self.reader.get_ref().operation() {
+                operation.check_event(&event.data);
+            }
+            return Ok(Some(event));
         }
     }
 

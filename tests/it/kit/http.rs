@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::contract::Operation;
 use super::form::{Pieces, concat};
 use super::{PATIENCE, Place};
 use reply::is_hang;
@@ -88,6 +89,11 @@ impl Call {
     /// Who reads the answer.
     fn place(&self) -> Place {
         Place::of_answer(&self.path)
+    }
+
+    /// The operation of the document whose answer is expected.
+    fn operation(&self) -> Option<Operation> {
+        Operation::of(self.method, &self.path)
     }
 
     /// A body in pieces, without a content type.
@@ -175,7 +181,8 @@ impl Call {
     /// Sends, and reads the head of the answer.
     pub(crate) fn open(self, address: SocketAddr) -> std::io::Result<Reply> {
         let (place, is_head) = (self.place(), self.method == "HEAD");
-        let reply = Reply::read_at(place, self.dispatch(address)?)?;
+        let operation = self.operation();
+        let reply = Reply::read_at(place, self.dispatch(address)?)?.answering(operation);
         Ok(if is_head { reply.without_body() } else { reply })
     }
 
@@ -185,7 +192,8 @@ impl Call {
         stream.write_all(&self.head(address))?;
         let Payload::Pieces(pieces) = &self.payload else { panic!("only a body in pieces is measured") };
         let taken = push(&mut stream, pieces)?;
-        Ok((taken, Reply::read_at(self.place(), stream)?.finish()?))
+        let reply = Reply::read_at(self.place(), stream)?.answering(self.operation());
+        Ok((taken, reply.finish()?))
     }
 
     fn connect(&self, address: SocketAddr) -> std::io::Result<TcpStream> {

@@ -1,9 +1,18 @@
 use http_body_util::BodyExt as _;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::gateway::replay::{Follower, Head};
 
 const LATE: Duration = Duration::from_secs(40);
+
+/// The answer that an earlier request with the same idempotency key left behind.
+fn followed(status: u16, body: impl Into<Bytes>) -> Made {
+    let head = Head { status, content_type: "x/y".to_owned(), headers: std::collections::BTreeMap::new() };
+    let follower = Follower::of_whole(&head, body.into());
+    Made::followed(head, follower, &CancellationToken::new())
+}
 
 async fn text(made: Made) -> (u16, String) {
     let status = made.head.status;
@@ -48,4 +57,46 @@ async fn the_work_ends_with_its_caller() {
     assert_eq!(std::sync::Arc::strong_count(&alive), 2);
     drop(made);
     assert_eq!(std::sync::Arc::strong_count(&alive), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_refusal_is_an_event_and_one_that_cannot_be_read_is_an_unknown_outcome() {
+    let refused = Error::Upstream(Fault::Refused);
+    let unknown = Error::Upstream(Fault::Unknown).event();
+    for (body, event) in [
+        (refused.body().to_string(), refused.event()),
+        ("{\"error\":{\"code\"".to_owned(), unknown.clone()),
+        ("<html>".to_owned(), unknown.clone()),
+        ("{\"detail\":1}".to_owned(), unknown.clone()),
+        (String::new(), unknown),
+    ] {
+        let refusal = followed(502, body.clone());
+        let late = async {
+            sleep(LATE).await;
+            Ok(refusal)
+        };
+        let (status, text) = text(begin(late).await.unwrap()).await;
+        assert_eq!(status, 200);
+        assert!(text.ends_with(&format!(": keep-alive\n\nevent: error\ndata: {event}\n\n")), "{body}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_a_kept_answer_too_slowly_is_cut_off_in_a_stream_that_began_before_it_too() {
+    for (pause, is_whole) in [(1, true), (60, false)] {
+        let late = async {
+            sleep(LATE).await;
+            Ok(followed(200, vec![b'x'; 1000]))
+        };
+        let mut body = begin(late).await.unwrap().body;
+        let (mut taken, mut ended) = (0, Ok(()));
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => taken += frame.into_data().unwrap().iter().filter(|byte| **byte == b'x').count(),
+                Err(error) => ended = Err(error),
+            }
+            sleep(Duration::from_secs(pause)).await;
+        }
+        assert_eq!((taken, ended.is_ok()), (1000, is_whole), "{pause} seconds between two reads");
+    }
 }

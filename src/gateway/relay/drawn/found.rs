@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::gateway::relay::fill::{self, Usage};
 use crate::gateway::relay::lexer::{Malformed, Sink, check_base64};
-use crate::gateway::relay::scan::{Reader, Scan, Want};
+use crate::gateway::relay::scan::{KEY_MAX, Reader, Scan, Want};
 use crate::gateway::relay::tap::Without;
 
 /// So many items that are no image are kept: one of them says why there is none.
@@ -13,6 +13,23 @@ const SAID_MAX: usize = 16;
 /// What is read of an item.
 const OF_ITEM: [&str; 9] =
     ["background", "content", "error", "output_format", "quality", "revised_prompt", "size", "status", "type"];
+/// Members of items that say nothing of an image. Every other member of an item may be one of a later version.
+const OF_CALLS: [&str; 12] = [
+    "action",
+    "arguments",
+    "call_id",
+    "encrypted_content",
+    "id",
+    "name",
+    "namespace",
+    "output",
+    "result",
+    "role",
+    "summary",
+    "usage",
+];
+/// The others are small. So many bytes of them are kept of an item.
+const OTHERS_MAX: usize = 64 * 1024;
 /// What is read of an event.
 const OF_EVENT: [&str; 9] =
     ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
@@ -40,6 +57,9 @@ pub(super) struct Found {
     event: Map<String, Value>,
     item: Map<String, Value>,
     response: Map<String, Value>,
+    /// Members of the current item that no document has, and how many bytes they are.
+    others: Map<String, Value>,
+    others_length: usize,
     /// How much has been looked at of the base64 that passes by.
     seen: usize,
     partial: Partial,
@@ -124,7 +144,7 @@ impl Found {
         let event = std::mem::take(&mut self.event);
         if self.partial == Partial::Current {
             self.partial = Partial::Past;
-            tell(sink, &event);
+            tell(sink, &event, |name| OF_IMAGE.contains(&name));
             sink.item_end();
         }
         match event.get("type").and_then(Value::as_str) {
@@ -134,7 +154,7 @@ impl Found {
             None if event.get("error").is_some_and(Value::is_object) => self.fail(event, sink),
             _ => {}
         }
-        self.item.clear();
+        self.clear_item();
         Ok(())
     }
 
@@ -154,15 +174,15 @@ impl Found {
         }
         let Image::Whole(members) = &mut self.image else { return };
         // The item of an image may be cut off behind it.
-        let members = members.take().unwrap_or_else(|| std::mem::take(&mut self.item));
+        let members = members.take().unwrap_or_else(|| whole_item(&mut self.item, &mut self.others));
         self.image = Image::Told;
-        tell(sink, &members);
+        tell(sink, &members, |name| OF_IMAGE.contains(&name) || !OF_ITEM.contains(&name));
         let created = self.response.get("created_at").cloned();
         created.into_iter().for_each(|created| sink.item_member("created".to_owned(), created));
         let model = self.response.get(TOOL_MODEL).cloned();
         model.into_iter().for_each(|model| sink.item_member("model".to_owned(), model));
         let usage = fill::shown_of_response(&self.response);
-        usage.into_iter().for_each(|usage| sink.item_member("usage".to_owned(), usage.to_json()));
+        usage.into_iter().for_each(|usage| sink.item_member("usage".to_owned(), usage));
         sink.item_end();
     }
 
@@ -187,11 +207,34 @@ impl Found {
 
     /// An item is complete.
     fn end_item(&mut self) {
-        let item = std::mem::take(&mut self.item);
         match &mut self.image {
-            Image::Whole(members @ None) => *members = Some(item),
-            Image::None if !item.is_empty() && self.said.len() < SAID_MAX => self.said.push(item.into()),
+            Image::Whole(members @ None) => *members = Some(whole_item(&mut self.item, &mut self.others)),
+            Image::None if !self.item.is_empty() && self.said.len() < SAID_MAX => {
+                self.said.push(std::mem::take(&mut self.item).into());
+            }
             _ => {}
+        }
+        self.clear_item();
+    }
+
+    fn clear_item(&mut self) {
+        self.item.clear();
+        self.others.clear();
+        self.others_length = 0;
+    }
+
+    /// True if this member of an item is kept, which no document has: only of the image that counts.
+    fn wants_other(&self, member: &str) -> bool {
+        let is_open = matches!(self.image, Image::None | Image::Passing | Image::Whole(None));
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        is_open && member.len() < KEY_MAX && member.bytes().all(is_name) && !OF_CALLS.contains(&member)
+    }
+
+    fn keep_other(&mut self, member: &str, value: Value) {
+        let length = member.len() + value.to_string().len();
+        if self.others_length + length <= OTHERS_MAX {
+            self.others_length += length;
+            self.others.insert(member.to_owned(), value);
         }
     }
 
@@ -224,12 +267,17 @@ impl Found {
 }
 
 /// Everything about an image but the image.
-fn tell(sink: &mut impl Sink, members: &Map<String, Value>) {
-    for name in OF_IMAGE {
-        if let Some(value) = members.get(name) {
-            sink.item_member(name.to_owned(), value.clone());
-        }
+fn tell(sink: &mut impl Sink, members: &Map<String, Value>, is_told: impl Fn(&str) -> bool) {
+    for (name, value) in members.iter().filter(|(name, _)| is_told(name)) {
+        sink.item_member(name.clone(), value.clone());
     }
+}
+
+/// Everything that was read of an item.
+fn whole_item(item: &mut Map<String, Value>, others: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut whole = std::mem::take(item);
+    whole.append(others);
+    whole
 }
 
 /// The member of an item, whichever way the item came.
@@ -253,7 +301,9 @@ impl<S: Sink> Reader for Reading<'_, S> {
             PARTIAL if self.found.wants_partial() => Want::Image,
             OF_DONE | OF_OUTPUT if self.found.wants_image() => Want::Image,
             _ => match (of_item(path), path.strip_prefix("response.")) {
-                (Some(member), _) => value(OF_ITEM.contains(&member)),
+                (Some(member), _) if OF_ITEM.contains(&member) => Want::Value,
+                (Some(member), _) if self.found.wants_other(member) => Want::Optional,
+                (Some(_), _) => Want::Nothing,
                 (None, Some(HOST_MODEL | TOOL_MODEL)) => Want::Value,
                 (None, Some(member)) => value(OF_RESPONSE.contains(&member)),
                 (None, None) => value(OF_EVENT.contains(&path)),
@@ -263,6 +313,7 @@ impl<S: Sink> Reader for Reading<'_, S> {
 
     fn value(&mut self, path: &str, value: Value) {
         let (members, name) = match (of_item(path), path.strip_prefix("response.")) {
+            (Some(member), _) if !OF_ITEM.contains(&member) => return self.found.keep_other(member, value),
             (Some(member), _) => (&mut self.found.item, member),
             (None, Some(member)) => (&mut self.found.response, member),
             (None, None) => (&mut self.found.event, path),

@@ -140,6 +140,31 @@ async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image(
 }
 
 #[tokio::test]
+async fn members_of_the_item_that_no_document_has_pass_and_those_of_other_items_do_not() {
+    let large = "x".repeat(60_000);
+    let later = format!(
+        r#""svg":{{"n":[1]}},"complexity":"high","a":"{large}","b":"{large}","odd":NaN,"user_id":"u","result":"#
+    );
+    let other = event("response.output_item.done", r#","item":{"type":"reasoning","depth":9}"#);
+    let image = done(PNG_HEAD).replace(r#""result":"#, &later);
+    let copy = completed(&item(PNG_HEAD).replace(r#""result":"#, r#""complexity":"low","result":"#));
+    let in_copy_alone = completed(&item(PNG_HEAD).replace(r#""result":"#, &later));
+    for story in [[other.clone(), image, copy].concat(), [other, in_copy_alone].concat()] {
+        for stream in [false, true] {
+            let (text, ending, _) = told(&story, stream).await;
+            let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&text);
+            let json: Value = serde_json::from_str(data).expect("JSON");
+            assert_eq!(
+                (ending, &json["svg"], &json["complexity"]),
+                (Ending::Complete, &json!({"n": [1]}), &json!("high"))
+            );
+            let kept = ["a", "b", "odd", "user_id", "depth", "id", "status"].map(|name| json.get(name).is_some());
+            assert_eq!(kept, [true, false, false, false, false, false, false], "so much is kept: {stream}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_image_that_stands_only_at_the_end_is_found_there_and_only_the_first_counts() {
     let (text, ..) = told(&completed(&format!("{},{}", item(PNG_HEAD), item(OTHER))), false).await;
     assert!(text.contains(PNG_HEAD) && !text.contains(OTHER), "{text}");
@@ -334,7 +359,9 @@ async fn several_kept_images_are_one_answer() {
     let mut images = Vec::new();
     for image in [long.as_str(), OTHER] {
         let part = Asked { part: true, ..asked(false) };
-        let body = pieces(&[done(image), completed("")].concat(), 4096);
+        let later = format!(r#""frame_index":{},"quality":"#, images.len());
+        let usage = completed("").replace(r#""total_tokens":213"#, r#""svg_tokens":7,"total_tokens":213"#);
+        let body = pieces(&[done(image).replace(r#""quality":"#, &later), usage].concat(), 4096);
         let proven = prove_drawn(body, part, limits()).await.expect("an image");
         images.push(keep(proven, spool.begin().expect("a place")).await.expect("kept"));
     }
@@ -350,7 +377,9 @@ async fn several_kept_images_are_one_answer() {
         (&json["usage"]["total_tokens"], &json["quality"], &json["created"]),
         (&json!(426), &json!("high"), &json!(99))
     );
-    assert_eq!(json["data"][1]["revised_prompt"], "r\"p");
+    assert_eq!((&json["data"][1]["revised_prompt"], &json["usage"]["svg_tokens"]), (&json!("r\"p"), &json!(14)));
+    let told = [&json["data"][0]["frame_index"], &json["data"][1]["frame_index"], &json["frame_index"]];
+    assert_eq!(told, [&json!(0), &json!(1), &Value::Null], "what is said of an image stands with it");
     assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 2));
     assert_eq!(summary.usage.map(|usage| usage.total), Some(2 * 293 + 5), "what failed was charged too");
 }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use crate::kit::Place;
+use crate::kit::contract::Operation;
 use crate::kit::watch::Tail;
 
 /// The head of an answer, and its body as it comes.
@@ -17,6 +18,8 @@ pub(crate) struct Reply {
     reader: BufReader<TcpStream>,
     left: Left,
     tail: Option<Tail>,
+    /// What the answer is held against.
+    operation: Option<Operation>,
 }
 
 enum Left {
@@ -61,19 +64,35 @@ impl Reply {
             tail.add(head.as_bytes());
         }
         let left = framing(status, &headers);
-        let mut reply = Self { status, headers, continued, reader, left, tail };
+        let mut reply = Self { status, headers, continued, reader, left, tail, operation: None };
         if matches!(reply.left, Left::Chunk(_)) {
             reply.left = next_chunk(&mut reply.reader)?;
         }
         Ok(reply)
     }
 
+    /// Holds the answer of a gateway against what the document says of this operation.
+    #[track_caller]
+    pub(super) fn answering(mut self, operation: Option<Operation>) -> Self {
+        self.operation = operation.filter(|_| self.tail.is_some());
+        if let Some(operation) = &self.operation {
+            operation.check_head(self.status, &self.headers);
+        }
+        self
+    }
+
+    /// The operation whose events these are.
+    pub(in crate::kit) fn operation(&self) -> Option<&Operation> {
+        self.operation.as_ref()
+    }
+
     /// The answer to a `HEAD`, whatever length it tells of.
     pub(super) fn without_body(self) -> Self {
-        Self { left: Left::Nothing, ..self }
+        Self { left: Left::Nothing, operation: None, ..self }
     }
 
     /// The rest of the body. A body that breaks off is an answer too, marked as not complete.
+    #[track_caller]
     pub(crate) fn finish(mut self) -> std::io::Result<Answer> {
         let mut body = Vec::new();
         let complete = match self.read_to_end(&mut body) {
@@ -81,6 +100,9 @@ impl Reply {
             Err(error) if is_hang(&error) => return Err(error),
             Err(_) => false,
         };
+        if let Some(operation) = self.operation.as_ref().filter(|_| complete) {
+            operation.check_body(self.status, &self.headers, &body);
+        }
         Ok(Answer { status: self.status, headers: self.headers, continued: self.continued, body, complete })
     }
 

@@ -1,0 +1,246 @@
+//! Members of an answer that the document does not have: they pass, but for those that name the upstream's account.
+//!
+//! Pure. An upstream may speak a later version of the contract than this program. Its image is paid for, and so is
+//! everything that it says about the image, so a member is passed unless there is a reason to keep it back:
+//!
+//! - its name is one of an account, of credentials, or of something inside the upstream ([`NAME_PARTS`], [`NAMES`]);
+//! - its value is an address, a token, the id of an organization, or an email address;
+//! - it has a meaning that would make clients lose the image: `error`, and `url` beside the base64 text.
+//!
+//! The rules hold at every depth. Sentences are not searched: a description of an image may contain any word. Values
+//! that are too large to hold never get here ([`super::lexer`]).
+
+use serde_json::{Map, Value};
+
+/// Members of an answer or an event that are written elsewhere, or nowhere.
+const OF_ANSWER: [&str; 15] = [
+    "b64_json",
+    "background",
+    "created",
+    "created_at",
+    "data",
+    "error",
+    "model",
+    "output_format",
+    "partial_image_index",
+    "quality",
+    "revised_prompt",
+    "size",
+    "type",
+    "url",
+    "usage",
+];
+/// The same of an element of `data`.
+const OF_IMAGE: [&str; 4] = ["b64_json", "error", "revised_prompt", "url"];
+
+/// Parts of names, in letters and digits only. A name that contains one of them is about the account.
+const NAME_PARTS: [&str; 20] = [
+    "accesskey",
+    "account",
+    "apikey",
+    "authorization",
+    "billing",
+    "cookie",
+    "credential",
+    "email",
+    "hostname",
+    "organisation",
+    "organization",
+    "password",
+    "plantype",
+    "quota",
+    "ratelimit",
+    "requestid",
+    "secret",
+    "subscription",
+    "tenant",
+    "workspace",
+];
+/// Whole names, written in the same way.
+const NAMES: [&str; 26] = [
+    "auth",
+    "balance",
+    "bearer",
+    "creditbalance",
+    "customer",
+    "customerid",
+    "deployment",
+    "deploymentid",
+    "endpoint",
+    "host",
+    "ip",
+    "ipaddress",
+    "key",
+    "openaiproject",
+    "org",
+    "orgid",
+    "ownedby",
+    "owner",
+    "plan",
+    "project",
+    "projectid",
+    "session",
+    "sessionid",
+    "user",
+    "userid",
+    "username",
+];
+/// `token`, `access_token`: never the plural, which counts.
+const TOKEN: &str = "token";
+
+/// The beginnings of keys and of ids of organizations and projects, and their least length.
+const ID_PREFIXES: [&str; 3] = ["sk-", "org-", "proj_"];
+const ID_MIN: usize = 20;
+
+/// The members of an answer or an event that the document does not have.
+pub(super) fn of_answer(said: &Map<String, Value>) -> Map<String, Value> {
+    beside(&OF_ANSWER, said)
+}
+
+/// The members of an element of `data` that the document does not have.
+pub(super) fn of_image(said: &Map<String, Value>) -> Map<String, Value> {
+    beside(&OF_IMAGE, said)
+}
+
+/// Adds to a value what the upstream says in the same place and this version does not know.
+pub(super) fn complete(told: &mut Value, said: &Value) {
+    let (Some(told), Some(said)) = (told.as_object_mut(), said.as_object()) else { return };
+    for (name, value) in said {
+        match told.get_mut(name) {
+            Some(known) => complete(known, value),
+            None => told.extend(passing(name, value)),
+        }
+    }
+}
+
+fn beside(listed: &[&str], said: &Map<String, Value>) -> Map<String, Value> {
+    let others = said.iter().filter(|(name, _)| !listed.contains(&name.as_str()));
+    others.filter_map(|(name, value)| passing(name, value)).collect()
+}
+
+fn passing(name: &str, value: &Value) -> Option<(String, Value)> {
+    if is_of_account(name) {
+        return None;
+    }
+    Some((name.to_owned(), clean(value)?))
+}
+
+/// The value without what must not pass. In a list `null` takes the place of it, so that the others keep theirs.
+fn clean(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(text) => (!is_telling(text)).then(|| value.clone()),
+        Value::Array(values) => Some(values.iter().map(|value| clean(value).unwrap_or_default()).collect()),
+        Value::Object(members) => Some(Value::Object(beside(&[], members))),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Some(value.clone()),
+    }
+}
+
+/// True if a name is about the upstream's account, in any spelling.
+fn is_of_account(name: &str) -> bool {
+    let low: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    NAMES.contains(&low.as_str()) || low.ends_with(TOKEN) || NAME_PARTS.iter().any(|part| low.contains(part))
+}
+
+/// True if a text is an address, opens something, or is the name of an account.
+fn is_telling(text: &str) -> bool {
+    let text = text.trim();
+    let begins = |prefix: &str| text.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
+    let is_address = text.split_once("://").is_some_and(|(scheme, _)| {
+        scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+    });
+    if is_address || begins("bearer ") {
+        return true;
+    }
+    if text.contains(char::is_whitespace) {
+        return false;
+    }
+    let is_id = text.len() >= ID_MIN && ID_PREFIXES.iter().any(|prefix| begins(prefix));
+    let is_signed = text.starts_with("eyJ") && text.bytes().filter(|byte| *byte == b'.').count() == 2;
+    let is_email = text.split_once('@').is_some_and(|(who, host)| !who.is_empty() && host.contains('.'));
+    is_id || is_signed || is_email
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn passed(said: &Value) -> Value {
+        of_answer(said.as_object().expect("members")).into()
+    }
+
+    #[test]
+    fn what_is_not_known_passes_at_every_depth() {
+        let said = json!({
+            "complexity": "high", "frame_count": 12, "frame_duration_ms": 40.5, "svg": {"model": "gpt-5.6", "reasoning": {"effort": "max"}},
+            "svg_usage": {"input_tokens": 1, "token_counts": [1, null]}, "safety_identifier": "end-user-1", "loop": false, "note": null,
+            "caption": "the bearer of the org-chart, see https://example.org", "white_balance": 0.5, "keyframes": [0, 7], "service_tier": "flex",
+            "icc": "data:image/png;base64,AAAA", "markup": "<svg xmlns=\"http://www.w3.org/2000/svg\"/>", "at": "icon@2x", "tag": "sk-etch",
+        });
+        assert_eq!(passed(&said), said);
+    }
+
+    #[test]
+    fn what_names_the_account_of_the_upstream_stays_behind() {
+        for name in [
+            "account_id",
+            "chatgpt-account-id",
+            "accountId",
+            "organization",
+            "openai-organization",
+            "org_id",
+            "user",
+            "user_id",
+            "email",
+            "owner_email",
+            "plan_type",
+            "x-request-id",
+            "request_id",
+            "api_key",
+            "Authorization",
+            "access_token",
+            "client_secret",
+            "Set-Cookie",
+            "x-ratelimit-remaining-tokens",
+            "tenant",
+            "project_id",
+            "credentials",
+        ] {
+            assert_eq!(
+                passed(&json!({name: 1, "svg": {"a": [{name: {"b": 2}}]}})),
+                json!({"svg": {"a": [{}]}}),
+                "{name}"
+            );
+        }
+        for value in [
+            "https://upstream.example/v1/files/1.png?sig=abc",
+            "S3://bucket/key",
+            "sk-upstream-0123456789abcdef",
+            "org-0123456789abcdef01234567",
+            "Bearer abc",
+            "eyJhbGciOiJI.eyJzdWIi.c2ln",
+            "someone@example.org",
+        ] {
+            assert_eq!(passed(&json!({"x": value, "y": {"z": [1, value]}})), json!({"y": {"z": [1, null]}}), "{value}");
+        }
+    }
+
+    #[test]
+    fn members_that_would_cost_clients_the_image_are_not_added() {
+        let said = json!({"error": {"code": "c"}, "url": "x", "type": "t", "data": 1, "b64_json": null, "size": "1x1"});
+        assert_eq!(passed(&said), json!({}));
+        let said = said.as_object().expect("members");
+        assert_eq!(Value::Object(of_image(said)), json!({"type": "t", "data": 1, "size": "1x1"}));
+    }
+
+    #[test]
+    fn a_value_is_completed_and_nothing_of_it_replaced() {
+        let mut told = json!({"total": 3, "details": {"image": 1}});
+        complete(
+            &mut told,
+            &json!({"total": 9, "details": {"image": 8, "svg": 2, "org": "o"}, "steps": 4, "api_key": "k"}),
+        );
+        assert_eq!(told, json!({"total": 3, "details": {"image": 1, "svg": 2}, "steps": 4}));
+    }
+}

@@ -1,0 +1,123 @@
+//! Nothing of a component is without a value that tries it, and no field of a request without a rule and a case.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::values::{admin_values, expand, values};
+use crate::{admin_document, assert_names, assert_none, document, root, tables};
+
+/// The requests whose fields the table of cases has: the component, and the operations of its rows.
+const REQUESTS: [(&str, &str); 3] =
+    [("ImageGenerationRequest", "create"), ("ImageEditRequest", "edit"), ("ImageEditForm", "form")];
+
+/// The tables that the rules read, by component.
+const RULES: [(&str, &[tables::Field]); 3] = [
+    ("ImageGenerationRequest", tables::IMAGE_GENERATION_FIELDS),
+    ("ImageEditRequest", tables::IMAGE_EDIT_FIELDS),
+    ("ImageGenerationTool", tables::IMAGE_TOOL_FIELDS),
+];
+
+fn cases() -> Value {
+    let text = std::fs::read_to_string(root().join("tests/cases/images.json")).expect("the cases are there");
+    serde_json::from_str(&text).expect("the cases are JSON")
+}
+
+fn properties<'a>(document: &'a Value, component: &str) -> impl Iterator<Item = &'a String> {
+    document["components"]["schemas"][component]["properties"].as_object().into_iter().flat_map(Map::keys)
+}
+
+/// Properties that no good value of their component has, words that none is, and required ones that may be missing.
+fn untried(document: &Value, values: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    let components = document["components"]["schemas"].as_object().into_iter().flatten();
+    for (name, schema) in components {
+        let good = values[name]["good"].as_array().into_iter().flatten();
+        let good: Vec<Value> = good.map(|value| expand(values, value)).collect();
+        for property in properties(document, name) {
+            if good.iter().all(|value| value[property].is_null()) {
+                lines.push(format!("{name}.{property}: no good value has it"));
+            }
+        }
+        for word in schema["enum"].as_array().into_iter().flatten() {
+            if !good.contains(word) {
+                lines.push(format!("{name}: no good value is {word}"));
+            }
+        }
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        for property in properties(document, name).filter(|property| !required.contains(&json!(property))) {
+            if good.iter().all(|value| value.get(property).is_some()) {
+                lines.push(format!("{name}.{property}: every good value has it, although it is optional"));
+            }
+        }
+    }
+    lines
+}
+
+/// Fields of requests that no row of the cases is about, or that no row accepts.
+fn without_case(document: &Value, cases: &Value) -> Vec<String> {
+    let rows: Vec<&Value> = cases.as_array().into_iter().flatten().collect();
+    let mut lines = Vec::new();
+    for (component, operation) in REQUESTS {
+        let on = |row: &Value| {
+            row["on"] == operation || row["on"].as_array().is_some_and(|on| on.contains(&json!(operation)))
+        };
+        for field in properties(document, component) {
+            if !rows.iter().any(|row| on(row) && row["field"] == **field) {
+                lines.push(format!("{component}.{field}: no row of tests/cases/images.json for '{operation}'"));
+            }
+        }
+    }
+    lines
+}
+
+/// Fields that the rules do not have, or alone have.
+fn without_rule(document: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (component, table) in RULES {
+        let ruled: BTreeSet<&str> = table.iter().map(|field| field.name).collect();
+        let documented: BTreeSet<&str> = properties(document, component).map(String::as_str).collect();
+        let differ = ruled.symmetric_difference(&documented);
+        lines.extend(differ.map(|field| format!("{component}.{field}: in the document or in the rules only")));
+    }
+    lines
+}
+
+#[test]
+fn every_property_and_word_has_a_value_that_tries_it() {
+    assert_none(&untried(&document(), &values()));
+    assert_none(&untried(&admin_document(), &admin_values()));
+}
+
+#[test]
+fn every_field_of_a_request_has_a_case() {
+    assert_none(&without_case(&document(), &cases()));
+}
+
+#[test]
+fn the_fields_compiled_in_are_those_of_the_document() {
+    assert_none(&without_rule(&document()));
+}
+
+#[test]
+fn a_new_optional_field_is_seen() {
+    let mut changed = document();
+    let schemas = &mut changed["components"]["schemas"];
+    schemas["ImageGenerationRequest"]["properties"]["watermark"] = json!({ "type": "string", "nullable": true });
+    schemas["ImagesResponse"]["properties"]["seed"] = json!({ "type": "integer" });
+    schemas["Moderation"]["enum"].as_array_mut().expect("words").push(json!("strict"));
+    let found = untried(&changed, &values());
+    assert_names(&found, "ImageGenerationRequest.watermark: no good value has it");
+    assert_names(&found, "ImagesResponse.seed: no good value has it");
+    assert_names(&found, "Moderation: no good value is \"strict\"");
+    assert_names(&without_case(&changed, &cases()), "ImageGenerationRequest.watermark: no row of tests/cases");
+    assert_names(&without_rule(&changed), "ImageGenerationRequest.watermark: in the document or in the rules only");
+}
+
+#[test]
+fn a_field_that_is_always_there_and_not_required_is_seen() {
+    let mut changed = document();
+    let schema = &mut changed["components"]["schemas"]["ImageInputTokensDetails"];
+    schema["required"] = json!(["text_tokens"]);
+    assert_names(&untried(&changed, &values()), "ImageInputTokensDetails.image_tokens: every good value has it");
+}

@@ -1,0 +1,91 @@
+//! The response headers of the document are those that the code writes.
+//!
+//! The kit of the end-to-end tests holds every answer against the document; this says which header is missing there, also
+//! if no test happens to see it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::limits::source;
+use crate::{assert_names, assert_none, document};
+
+/// The headers of a good answer, by operation.
+const EXPECTED: [(&str, &[&str]); 5] = [
+    ("create_image", &IMAGES),
+    ("edit_image", &IMAGES),
+    (
+        "create_response",
+        &[
+            "cache-control",
+            "x-accel-buffering",
+            "x-imagate-delivered",
+            "x-imagate-delivery",
+            "x-imagate-replayed",
+            "x-imagate-simulated",
+            "x-request-id",
+        ],
+    ),
+    ("list_models", &["x-request-id"]),
+    ("retrieve_model", &["x-request-id"]),
+];
+
+const IMAGES: [&str; 9] = [
+    "cache-control",
+    "x-accel-buffering",
+    "x-imagate-delivered",
+    "x-imagate-delivery",
+    "x-imagate-fallback",
+    "x-imagate-missing",
+    "x-imagate-replayed",
+    "x-imagate-simulated",
+    "x-request-id",
+];
+
+fn check(document: &Value, written: &BTreeSet<String>) -> Vec<String> {
+    let expected = |id: &Value| EXPECTED.iter().find(|(name, _)| id == name).map_or(&[][..], |(_, names)| names);
+    let mut lines = Vec::new();
+    let mut all = BTreeSet::new();
+    let items = document["paths"].as_object().into_iter().flat_map(Map::values);
+    for operation in items.filter_map(Value::as_object).flat_map(Map::values) {
+        let declared = operation["responses"]["200"]["headers"].as_object().into_iter().flat_map(Map::keys);
+        let declared: BTreeSet<&str> = declared.map(String::as_str).collect();
+        let expected: BTreeSet<&str> = expected(&operation["operationId"]).iter().copied().collect();
+        let differ = declared.symmetric_difference(&expected);
+        lines.extend(differ.map(|name| format!("{}: '{name}' is on one side only", operation["operationId"])));
+        all.extend(declared.into_iter().map(str::to_owned));
+    }
+    let ours = all.into_iter().filter(|name| name.starts_with("x-imagate-")).collect::<BTreeSet<_>>();
+    lines.extend(ours.symmetric_difference(written).map(|name| format!("{name}: in the document or in the code only")));
+    lines
+}
+
+/// The headers of ours that the gateway names.
+fn written() -> BTreeSet<String> {
+    let gateway = source().into_iter().filter(|(path, _)| path.starts_with("src/gateway"));
+    let mut names = BTreeSet::new();
+    for (_, code) in gateway {
+        for piece in code.split('"').filter(|piece| piece.starts_with("x-imagate-")) {
+            let is_name = piece.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
+            names.extend(is_name.then(|| piece.to_owned()));
+        }
+    }
+    names
+}
+
+#[test]
+fn every_header_of_an_answer_is_declared_and_the_other_way_round() {
+    assert_none(&check(&document(), &written()));
+}
+
+#[test]
+fn a_header_on_one_side_only_is_seen() {
+    let mut changed = document();
+    let headers = &mut changed["paths"]["/v1/images/generations"]["post"]["responses"]["200"]["headers"];
+    headers.as_object_mut().expect("headers").remove("x-imagate-missing");
+    let mut written = written();
+    written.insert("x-imagate-mood".to_owned());
+    let found = check(&changed, &written);
+    assert_names(&found, "\"create_image\": 'x-imagate-missing' is on one side only");
+    assert_names(&found, "x-imagate-mood: in the document or in the code only");
+}

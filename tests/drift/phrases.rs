@@ -1,0 +1,202 @@
+//! The numbers that stand in prose: each phrase with the place that each of its numbers comes from.
+//!
+//! A `{}` stands for a number. A phrase holds in every text that says it, and earlier phrases come first. Numbers of the
+//! documents come from the directory that is checked, and all others from the source.
+
+use crate::facts::{Facts, source};
+
+/// The origin of one number of a phrase.
+pub(crate) type Origin = fn(&Facts<'_>) -> u64;
+
+/// A phrase, and the origin of each number in it.
+pub(crate) type Phrase = (&'static str, &'static [Origin]);
+
+const MIB: u64 = 1024 * 1024;
+
+/// Time, bytes and characters.
+const LIMITS: &[Phrase] = &[
+    ("never above {}", &[|facts| facts.limit("retry_after_max_seconds")]),
+    ("every {} seconds; every reader", &[|facts| facts.limit("heartbeat_seconds")]),
+    ("first comment after {} seconds", &[|facts| facts.limit("heartbeat_seconds")]),
+    ("sent again every {} seconds while", &[|facts| facts.limit("image_call_heartbeat_seconds")]),
+    (
+        "takes up to {} minutes, one above `…` up to {}:",
+        &[|facts| facts.limit("client_timeout_seconds") / 60, |facts| facts.limit("client_timeout_large_seconds") / 60],
+    ),
+    (
+        "of your client to {} and {} seconds",
+        &[|facts| facts.limit("client_timeout_seconds"), |facts| facts.limit("client_timeout_large_seconds")],
+    ),
+    (
+        "Wait up to {} seconds, and {} for",
+        &[|facts| facts.limit("client_timeout_seconds"), |facts| facts.limit("client_timeout_large_seconds")],
+    ),
+    ("allow {} seconds for it", &[|facts| facts.limit("client_timeout_large_seconds")]),
+    ("give up at {} seconds", &[|facts| facts.limit("client_timeout_large_seconds")]),
+    ("({} seconds by default)", &[|facts| facts.limit("answer_deadline_seconds")]),
+    ("up to {} visible characters", &[|facts| facts.limit("idempotency_key_max_characters")]),
+    ("answers for {} hours", &[|_| replay_seconds("idempotency_window") / 3600]),
+    ("paid once within {} hours", &[|_| replay_seconds("idempotency_window") / 3600]),
+    ("for {} minutes after it, also after a restart", &[|_| replay_seconds("orphan_window") / 60]),
+    ("may be as large as {} MiB", &[|facts| facts.limit("max_responses_body_bytes") / MIB]),
+    ("Conversations of up to {} MiB", &[|facts| facts.limit("max_responses_body_bytes") / MIB]),
+    (
+        "under {} MiB ({} bytes)",
+        &[|facts| facts.limit("max_upload_image_bytes") / MIB, |facts| facts.limit("max_upload_image_bytes")],
+    ),
+    ("be under {} MiB", &[|facts| facts.limit("max_upload_image_bytes") / MIB]),
+    ("each smaller than {} MiB", &[|facts| facts.limit("max_upload_image_bytes") / MIB]),
+    (
+        "{} images, a mask and {} MiB of text",
+        &[
+            |facts| facts.limit("max_edit_images"),
+            |facts| {
+                let files = (facts.limit("max_edit_images") + 1) * facts.limit("max_upload_image_bytes");
+                facts.limit("max_edit_form_body_bytes").saturating_sub(files) / MIB
+            },
+        ],
+    ),
+    (
+        "{} data URLs of the greatest length and {} MiB of text",
+        &[
+            |facts| facts.limit("max_edit_images") + 1,
+            |facts| {
+                let urls = (facts.limit("max_edit_images") + 1) * facts.component("ImageUrl", "maxLength");
+                facts.limit("max_edit_json_body_bytes").saturating_sub(urls) / MIB
+            },
+        ],
+    ),
+    ("There must be {} to {} of them", &[|_| 1, |facts| facts.limit("max_edit_images")]),
+    ("must arrive at {} KiB a second", &[|facts| facts.limit("client_body_bytes_per_second") / 1024]),
+];
+
+/// The four size rules.
+const SIZES: &[Phrase] = &[
+    ("longer than {} px", &[|facts| facts.size("max_edge_px")]),
+    ("multiples of {} px", &[|facts| facts.size("grid_px")]),
+    ("at most {} times the short edge", &[|facts| facts.size("max_ratio")]),
+    ("between {} and {}, both", &[|facts| facts.size("min_pixels"), |facts| facts.size("max_pixels")]),
+    (
+        "both multiples of {}, no edge above {}, at most {}:{}, between {} and {} pixels",
+        &[
+            |facts| facts.size("grid_px"),
+            |facts| facts.size("max_edge_px"),
+            |facts| facts.size("max_ratio"),
+            |_| 1,
+            |facts| facts.size("min_pixels"),
+            |facts| facts.size("max_pixels"),
+        ],
+    ),
+];
+
+/// Bounds and defaults of the schema that a text describes, and of others.
+const SCHEMAS: &[Phrase] = &[
+    ("{} to {} characters", &[|facts| facts.own("minLength"), |facts| facts.own("maxLength")]),
+    ("{} to {} letters", &[|facts| facts.own("minLength"), |facts| facts.own("maxLength")]),
+    ("to make, {} to {}.", &[|facts| facts.own("minimum"), |facts| facts.own("maximum")]),
+    ("the final one, {} to {}.", &[|facts| facts.own("minimum"), |facts| facts.own("maximum")]),
+    ("{} is the smallest file, {} the best", &[|facts| facts.own("minimum"), |facts| facts.own("maximum")]),
+    ("only {} is accepted", &[|facts| facts.component("OutputCompression", "default")]),
+    ("below {} with `…`", &[|facts| facts.component("OutputCompression", "default")]),
+    ("above {} without `…`", &[|facts| facts.component("PartialImages", "default")]),
+    ("`…` with `…` above {} (", &[|facts| facts.component("ImageCount", "default")]),
+    ("With `…` only {} is possible", &[|facts| facts.component("ImageCount", "minimum")]),
+    (
+        "at most {} days",
+        &[|_| source("src/gateway/keys.rs", "const LONGEST_GRACE: Duration = Duration::from_secs(") / 86_400],
+    ),
+];
+
+/// What only the source knows.
+const SOURCES: &[Phrase] = &[
+    ("set one, once and within {} hours", &[|_| link_seconds("INVITATION") / 3600]),
+    ("set a password, once and within {} hours", &[|_| link_seconds("RESET") / 3600]),
+    ("{} days with `…` as the last", &[|_| source("src/gateway/console/usage.rs", "const DAYS: u32 = ")]),
+    ("of up to `…` pixels the account may make at once. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),
+    (
+        "How many larger images the account may make at once. {} when",
+        &[|_| account_default("DEFAULT_LARGE_CONCURRENCY")],
+    ),
+    (
+        "sends no request within {} seconds, or none for {} seconds",
+        &[
+            |_| source("src/gateway/front/connections.rs", "const HEAD_DEADLINE: Duration = Duration::from_secs("),
+            |_| source("src/gateway/front/connections.rs", "const IDLE_DEADLINE: Duration = Duration::from_secs("),
+        ],
+    ),
+    (
+        "`…` ({}) and `…` ({}) in all, `…` ({}) and `…` ({}) for one key, and uploads leave `…` ({})",
+        &[
+            |_| uploads("memory"),
+            |_| uploads("disk"),
+            |_| uploads("memory_per_key"),
+            |_| uploads("disk_per_key"),
+            |_| uploads("min_free"),
+        ],
+    ),
+    (
+        "Exit codes are {} done, {} failed, {} wrong usage, {} wrong settings",
+        &[
+            |_| 0,
+            |_| source("src/cli/failure.rs", "const FAILED: u8 = "),
+            |_| source("src/cli/failure.rs", "const USAGE: u8 = "),
+            |_| source("src/cli/failure.rs", "const CONFIGURATION: u8 = "),
+        ],
+    ),
+    (
+        "the exit code is {} if there are errors, and {} if the command was wrong",
+        &[
+            |_| source("src/cli/failure.rs", "const FAILED: u8 = "),
+            |_| source("src/cli/failure.rs", "const USAGE: u8 = "),
+        ],
+    ),
+];
+
+/// Statuses without their code, and numbers that are no choice of ours.
+const STATUSES: &[Phrase] = &[
+    ("refused with {} at once", &[|facts| facts.status("request_too_large")]),
+    ("refused with {}", &[|facts| facts.status("invalid_request_error")]),
+    ("combination is a {} that names", &[|facts| facts.status("invalid_request_error")]),
+    ("with another body it is a {}", &[|facts| facts.status("invalid_request_error")]),
+    ("a slower one gets {}", &[|facts| facts.status("invalid_request_error")]),
+    ("kept at the upstream, is a {}", &[|facts| facts.status("invalid_request_error")]),
+    ("with {} only, where the encoding", &[|facts| facts.status("unsupported_media_type")]),
+    ("with {} only", &[|facts| facts.status("INVALID_API_KEY")]),
+    ("somebody else is a {}", &[|facts| facts.status("key_not_found")]),
+    ("that is a {}.", &[|facts| facts.status("permission_denied")]),
+    (
+        "gets {} or {} before anything is spent",
+        &[|facts| facts.status("rate_limit_exceeded"), |facts| facts.status("service_unavailable")],
+    ),
+    ("a {} of `…` names what does not", &[|facts| facts.status("service_unavailable")]),
+    ("outcome is unknown ({} with", &[|facts| facts.status("upstream_error")]),
+    // The upstream's words for an account that may not be asked.
+    ("answers {}, {}, {} or {} |", &[|_| 401, |_| 402, |_| 403, |_| 429]),
+    ("after the {} had been sent", &[|_| 200]),
+    ("{}: the key is wrong or disabled", &[|facts| facts.status("INVALID_API_KEY")]),
+    ("{}: look up the request", &[|facts| facts.status("upstream_error")]),
+    ("from {}.", &[|_| 0]),
+    ("`…` of {} or more", &[|_| 1]),
+];
+
+/// Every phrase, those first that say more.
+pub(crate) fn phrases() -> impl Iterator<Item = &'static Phrase> {
+    [LIMITS, SIZES, SOURCES, SCHEMAS, STATUSES].into_iter().flatten()
+}
+
+fn replay_seconds(field: &str) -> u64 {
+    source("src/gateway/config/resolve.rs", &format!("{field}: Duration::from_secs("))
+}
+
+fn link_seconds(name: &str) -> u64 {
+    source("src/gateway/people/links.rs", &format!("const {name}: Duration = Duration::from_secs("))
+}
+
+fn account_default(name: &str) -> u64 {
+    source("src/gateway/config/resolve/accounts.rs", &format!("const {name}: u32 = "))
+}
+
+fn uploads(name: &str) -> u64 {
+    let before = if name == "memory" { "Self { " } else { ", " };
+    source("src/gateway/config.rs", &format!("{before}{name}: ")) >> 20
+}

@@ -1,0 +1,199 @@
+//! Every answer under `/v1` that the kit's own client reads is held against the document: status, headers, body, events.
+//!
+//! Held are answers of gateways. What an upstream of the kit says is not, and neither is an answer that breaks off.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+#[path = "../../drift/schema.rs"]
+mod schema;
+
+static DOCUMENT: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(imagate::tables::OPENAPI).expect("the document is JSON"));
+/// The validators of the components that were needed so far.
+static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
+
+/// Headers of HTTP itself, which no document has.
+const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
+/// A larger body takes too long to read without optimizations.
+const LARGEST: usize = 16 << 20;
+
+/// The operation that a request asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    name: String,
+    /// Nothing where the document has no such path or method.
+    value: Option<&'static Value>,
+}
+
+// === impl Operation ===
+
+impl Operation {
+    /// Of a request; nothing where its path is none of the document's API.
+    pub(crate) fn of(method: &str, path: &str) -> Option<Self> {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        path.starts_with("/v1/").then(|| Self { name: format!("{method} {path}"), value: find(method, path) })
+    }
+
+    /// Status and headers.
+    #[track_caller]
+    pub(super) fn check_head(&self, status: u16, headers: &[(String, String)]) {
+        let declared = &self.answer(status)["headers"];
+        for (name, value) in headers.iter().filter(|(name, _)| !OF_HTTP.contains(&name.as_str())) {
+            let header = resolve(&declared[name]);
+            assert!(header.is_object(), "{} answered {status} with an undeclared header '{name}: {value}'", self.name);
+            self.check_header(status, (name, value), &header["schema"]);
+        }
+        for (name, header) in declared.as_object().into_iter().flatten() {
+            let is_there = headers.iter().any(|(sent, _)| sent == name);
+            assert!(
+                is_there || resolve(header)["required"] != true,
+                "{} answered {status} without '{name}'",
+                self.name
+            );
+        }
+    }
+
+    #[track_caller]
+    fn check_header(&self, status: u16, (name, value): (&str, &str), schema: &Value) {
+        let fits = match (schema["type"].as_str(), schema["format"].as_str()) {
+            (Some("integer"), _) => value.parse::<i64>().is_ok_and(|number| {
+                schema["minimum"].as_i64().is_none_or(|least| number >= least)
+                    && schema["maximum"].as_i64().is_none_or(|most| number <= most)
+            }),
+            (_, Some("uuid")) => {
+                value.len() == 36 && value.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+            }
+            _ => true,
+        };
+        assert!(fits, "{} answered {status} with '{name}: {value}', and the document says {schema}", self.name);
+    }
+
+    /// A whole body.
+    #[track_caller]
+    pub(super) fn check_body(&self, status: u16, headers: &[(String, String)], body: &[u8]) {
+        if body.len() > LARGEST {
+            return;
+        }
+        let kind = super::http::find(headers, "content-type").unwrap_or_default().split(';').next().unwrap_or_default();
+        let schema = &self.answer(status)["content"][kind]["schema"];
+        let Some(component) = component(schema) else {
+            panic!("{} answered {status} with an undeclared content type '{kind}'", self.name);
+        };
+        if kind == "text/event-stream" {
+            let text = String::from_utf8_lossy(body);
+            let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+            for event in data.filter_map(|data| serde_json::from_str::<Value>(data).ok()) {
+                self.check_event(&event);
+            }
+            return;
+        }
+        match serde_json::from_slice(body) {
+            Ok(value) => self.check(&format!("answered {status}"), component, &value),
+            Err(error) => panic!("{} answered {status}: {error}: {:.300}", self.name, String::from_utf8_lossy(body)),
+        }
+    }
+
+    /// One event of a stream, by its type.
+    #[track_caller]
+    pub(super) fn check_event(&self, event: &Value) {
+        let kind = event["type"].as_str().unwrap_or_default();
+        let union = component(&self.answer(200)["content"]["text/event-stream"]["schema"]).expect("a stream");
+        let union = &DOCUMENT["components"]["schemas"][union];
+        let name = union["discriminator"]["mapping"][kind].as_str().and_then(|reference| reference.rsplit('/').next());
+        match name {
+            Some(name) => self.check(&format!("sent the event {kind}"), name, event),
+            // Events of other tools are passed on as the upstream sends them.
+            None => {
+                assert!(self.name.ends_with("/v1/responses"), "{} sent an event of no known type: {kind}", self.name)
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(&self, did: &str, component: &str, value: &Value) {
+        let validator = validator(component);
+        if validator.is_valid(value) {
+            return;
+        }
+        let errors = validator.iter_errors(value).map(|error| format!("{}: {error:.200}", error.instance_path()));
+        let errors: Vec<String> = errors.collect();
+        panic!("{} {did}, which is no {component}:\n{}", self.name, errors.join("\n"));
+    }
+
+    /// What the document says of this status.
+    #[track_caller]
+    fn answer(&self, status: u16) -> &'static Value {
+        match (status, self.value) {
+            (200, Some(operation)) => resolve(&operation["responses"]["200"]),
+            (400..=599, _) => resolve(&DOCUMENT["components"]["responses"]["Error"]),
+            _ => panic!("{} answered {status}, which the document does not have", self.name),
+        }
+    }
+}
+
+fn find(method: &str, path: &str) -> Option<&'static Value> {
+    let fits = |template: &str| {
+        let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+        template.len() == path.len()
+            && template.iter().zip(path).all(|(part, sent)| part.starts_with('{') || *part == sent)
+    };
+    let (_, item) = DOCUMENT["paths"].as_object()?.iter().find(|(template, _)| fits(template))?;
+    item.get(method.to_lowercase())
+}
+
+fn resolve(value: &'static Value) -> &'static Value {
+    let target = value["$ref"].as_str().and_then(|reference| DOCUMENT.pointer(reference.trim_start_matches('#')));
+    target.unwrap_or(value)
+}
+
+fn component(schema: &'static Value) -> Option<&'static str> {
+    schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")
+}
+
+fn validator(component: &str) -> Arc<Validator> {
+    let mut validators = VALIDATORS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = validators.entry(component.to_owned());
+    Arc::clone(known.or_insert_with(|| Arc::new(schema::validator(&DOCUMENT, component))))
+}
+
+#[test]
+fn an_answer_that_the_document_does_not_have_is_told() {
+    let head = |headers: &[(&str, &str)]| -> Vec<(String, String)> {
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let id = ("x-request-id", "0193527c-1f7a-4cc0-8000-000000000000");
+    let models = Operation::of("GET", "/v1/models").expect("an operation");
+    let json = head(&[id, ("content-type", "application/json")]);
+    models.check_head(200, &json);
+    models.check_body(200, &json, br#"{"object": "list", "data": []}"#);
+    let images = Operation::of("POST", "/v1/images/generations?a=b").expect("an operation");
+    let told = |work: &dyn Fn()| {
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).expect_err("it is told");
+        panic.downcast_ref::<String>().expect("a text").clone()
+    };
+    let cases: [(&dyn Fn(), &str); 8] = [
+        (
+            &|| models.check_head(200, &head(&[id, ("x-mood", "good")])),
+            "GET /v1/models answered 200 with an undeclared",
+        ),
+        (&|| models.check_head(200, &[]), "answered 200 without 'x-request-id'"),
+        (&|| models.check_head(204, &json), "answered 204, which the document does not have"),
+        (
+            &|| models.check_head(429, &head(&[id, ("x-should-retry", "true"), ("retry-after", "61")])),
+            "'retry-after: 61'",
+        ),
+        (&|| models.check_body(200, &json, br#"{"object": "list"}"#), "\"data\" is a required property"),
+        (&|| models.check_body(404, &json, br#"{"error": {}}"#), "answered 404, which is no ErrorResponse"),
+        (&|| models.check_body(200, &head(&[id, ("content-type", "text/html")]), b""), "undeclared content type"),
+        (&|| images.check_event(&serde_json::json!({"type": "image_generation.begun"})), "an event of no known type"),
+    ];
+    for (work, expected) in cases {
+        let text = told(work);
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(Operation::of("GET", "/healthz").is_none());
+}

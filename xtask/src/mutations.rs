@@ -1,0 +1,225 @@
+//! `cargo xtask mutations`: each seeded change of documents, prose and skills is seen by a test that is named.
+//!
+//! A change is made in a copy and generated from, as by somebody who edits a document and runs `cargo xtask generate`.
+//! Then the tests that were built before the change read the copy. Digests, and comparisons of what was compiled in with
+//! the documents, are left out: they see every change, and nothing is left of that once the change is generated from and
+//! built.
+
+mod seeds;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::{ci, tree};
+use seeds::SEEDS;
+
+/// One change of a file.
+struct Seed {
+    about: &'static str,
+    path: &'static str,
+    /// Where the change is looked for, from the beginning of the file; empty for its first place at all.
+    after: &'static str,
+    from: &'static str,
+    to: &'static str,
+}
+
+/// A test program, and those of its tests that hold documents against code, the source, values and one another.
+struct Guards {
+    program: &'static str,
+    tests: &'static [&'static str],
+}
+
+const GUARDS: [Guards; 2] = [
+    Guards {
+        program: "drift",
+        tests: &[
+            "admin::errors_mean_the_same_in_both_documents",
+            "admin::every_operation_has_a_client_a_server_and_a_row_in_the_table_of_roles",
+            "admin::schema_and_type_of_operators_agree_on_every_value",
+            "answers::every_error_is_answered_as_the_tables_say",
+            "answers::every_header_of_an_error_is_declared_and_the_other_way_round",
+            "errors::every_error_code_stands_in_the_document_and_the_other_way_round",
+            "fields::every_field_of_a_request_has_a_case",
+            "fields::every_property_and_word_has_a_value_that_tries_it",
+            "headers::every_header_of_an_answer_is_declared_and_the_other_way_round",
+            "limits::every_limit_of_the_document_is_held_by_code",
+            "models::the_table_of_models_says_what_the_components_say",
+            "prose::a_large_image_is_the_same_everywhere",
+            "prose::every_default_in_prose_is_that_of_the_schema",
+            "prose::every_number_in_prose_is_that_of_the_code",
+            "prose::every_status_in_prose_goes_with_its_code",
+            "prose::the_descriptions_of_code_and_reason_show_the_error_table",
+            "values::schema_and_type_agree_on_every_value",
+        ],
+    },
+    Guards {
+        program: "skills",
+        tests: &[
+            "own::the_skill_says_to_send_again_what_the_document_says_to",
+            "own::what_is_said_of_errors_is_every_error_of_the_document",
+            "required::the_schema_asks_for_the_fields_of_the_specification",
+        ],
+    },
+];
+
+/// What generation and the guards read.
+const COPIED: [&str; 3] = ["openapi", "schemas", "README.md"];
+/// Copies that are looked at side by side.
+const WORKERS: usize = 2;
+
+// === impl Seed ===
+
+impl Seed {
+    /// The text with the change.
+    fn apply(&self, text: &str) -> Result<String> {
+        let start = text.find(self.after).with_context(|| format!("{}: no '{}'", self.path, self.after))?;
+        let (before, rest) = text.split_at(start + self.after.len());
+        ensure!(rest.contains(self.from), "{}: no '{}' after '{}'", self.path, self.from, self.after);
+        Ok(format!("{before}{}", rest.replacen(self.from, self.to, 1)))
+    }
+}
+
+/// Builds the tests, makes each change and prints who has seen it; `true` if each was seen.
+///
+/// # Errors
+///
+/// Tests that do not build, or do not pass without a change.
+pub fn run(root: &Path) -> Result<bool> {
+    let programs = build(root)?;
+    let folder = root.join("target").join("mutations");
+    let unchanged = copy(root, &folder.join("unchanged"))?;
+    let failed = failures(&programs, &unchanged)?;
+    ensure!(failed.is_empty(), "without a change fail: {}", failed.join(", "));
+    let seen = look_at_all(root, &folder, &programs)?;
+    let mut survivors = 0;
+    for (seed, seen) in SEEDS.iter().zip(&seen) {
+        survivors += usize::from(seen.is_empty());
+        let by = if seen.is_empty() { "NOBODY".to_owned() } else { seen.join(", ") };
+        println!("{:58} {by}", seed.about);
+    }
+    println!("\n{} changes, {survivors} unseen", SEEDS.len());
+    Ok(survivors == 0)
+}
+
+/// The tests that see each change, in the order of the seeds.
+fn look_at_all(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<Vec<String>>> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(seed) = SEEDS.get(at) else { return };
+                    let seen = look_at(root, &folder.join(at.to_string()), seed, programs);
+                    let seen = seen.with_context(|| seed.about);
+                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((at, seen));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, seen)| seen).collect()
+}
+
+fn look_at(root: &Path, folder: &Path, seed: &Seed, programs: &[PathBuf]) -> Result<Vec<String>> {
+    let copy = copy(root, folder)?;
+    let file = copy.join(seed.path);
+    let changed = seed.apply(&fs::read_to_string(&file).with_context(|| seed.path)?)?;
+    fs::write(&file, changed)?;
+    match crate::generate(&tree::read(&copy)?) {
+        Ok(outputs) => drop(tree::write(&copy, &outputs)?),
+        Err(error) => return Ok(vec![format!("cargo xtask generate ({:#})", error.root_cause())]),
+    }
+    failures(programs, &copy)
+}
+
+/// A fresh copy of what is read, with everything that is generated from it.
+fn copy(root: &Path, folder: &Path) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    for path in COPIED {
+        copy_all(&root.join(path), &folder.join(path)).with_context(|| path.to_owned())?;
+    }
+    copy_all(&root.join("generated"), &folder.join("generated"))?;
+    Ok(folder.to_path_buf())
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    if from.is_file() {
+        to.parent().map(fs::create_dir_all).transpose()?;
+        fs::copy(from, to)?;
+        return Ok(());
+    }
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        copy_all(&from.join(&name), &to.join(&name))?;
+    }
+    Ok(())
+}
+
+/// The test programs, in the order of the guards.
+fn build(root: &Path) -> Result<Vec<PathBuf>> {
+    let arguments = ["test", "--workspace", "--all-features", "--test", "drift", "--test", "skills", "--no-run"];
+    println!("$ cargo {}", arguments.join(" "));
+    let mut command = ci::command(root, &[&arguments[..], &["--message-format=json"]].concat());
+    let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
+    ensure!(output.status.success(), "the tests do not build");
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let built: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let program = |guards: &Guards| {
+        let is_it = |message: &&Value| message["target"]["name"] == guards.program && message["executable"].is_string();
+        let message = built.iter().find(is_it).with_context(|| format!("no program of {}", guards.program))?;
+        Ok(PathBuf::from(message["executable"].as_str().unwrap_or_default()))
+    };
+    GUARDS.iter().map(program).collect()
+}
+
+/// The guards that fail on this copy.
+fn failures(programs: &[PathBuf], copy: &Path) -> Result<Vec<String>> {
+    let mut failed = Vec::new();
+    for (guards, program) in GUARDS.iter().zip(programs) {
+        let mut command = Command::new(program);
+        command.args(guards.tests).args(["--exact", "--test-threads=1"]).stdin(Stdio::null());
+        let variable = (OsString::from("IMAGATE_DOCUMENTS"), copy.as_os_str());
+        let output = command.env(variable.0, variable.1).output().with_context(|| program.display().to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let results: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("test ")).collect();
+        let results: Vec<_> = results.into_iter().filter_map(|line| line.split_once(" ... ")).collect();
+        if results.len() != guards.tests.len() {
+            bail!("{}: {} of {} guards ran", guards.program, results.len(), guards.tests.len());
+        }
+        failed.extend(results.into_iter().filter(|(_, end)| *end != "ok").map(|(name, _)| name.to_owned()));
+    }
+    Ok(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_made_once_and_after_its_place() {
+        let seed = Seed { about: "", path: "a", after: "b", from: "1", to: "2" };
+        assert_eq!(seed.apply("1 b 1 1").unwrap(), "1 b 2 1");
+        assert!(seed.apply("1 c 1").is_err() && seed.apply("1 b").is_err());
+    }
+
+    #[test]
+    fn every_seed_can_be_made_and_is_a_change() {
+        for seed in SEEDS {
+            let text = fs::read_to_string(tree::root().join(seed.path)).unwrap();
+            assert_ne!(seed.apply(&text).unwrap_or_else(|error| panic!("{}: {error}", seed.about)), text);
+        }
+    }
+}
