@@ -1566,7 +1566,7 @@ impl ImageUsage {
 ///
 /// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one.
 ///
-/// The upstream may speak a later version of this contract. So a word of `background`, `output_format`, `quality` or `size`, the name of a model, and a field may come along that is not listed here, as the upstream says it: keep words that you do not know as text, and pass over fields that you do not know. Left out are fields that name the upstream's account, credentials and addresses, and fields beyond 64 KiB in all.
+/// The upstream may speak a later version of this contract. So a word of `background`, `output_format`, `quality` or `size`, the name of a model, and a field may come along that is not listed here, as the upstream says it: keep words that you do not know as text, and pass over fields that you do not know. Left out are fields that name the upstream's account, credentials and addresses; fields beyond 64 KiB in all may be.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]

@@ -5,7 +5,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kit::{
-    Account, Done, FakeUpstream, Gateway, PATIENCE, Program, Shut, Verbatim, ends_within, facts, picture,
+    Account, Done, FakeUpstream, Gateway, PATIENCE, Program, Shut, VerbatimUpstream, ends_within, facts, picture,
 };
 
 const FAILED: Option<i32> = Some(1);
@@ -192,7 +192,7 @@ fn an_image_that_comes_as_asked_for_or_larger_stays_as_it_is() {
 
 #[test]
 fn an_image_that_cannot_be_resized_is_kept_as_it_came() {
-    let upstream = Verbatim::start();
+    let upstream = VerbatimUpstream::start();
     let file = &picture(1024, 640, "png")[..];
     let broken = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &file[..file.len() - 20]);
     upstream.say("application/json", json!({"created": 1, "data": [{"b64_json": broken}]}).to_string());
