@@ -52,6 +52,15 @@ fn several_images_are_several_files_and_a_second_run_leaves_them_alone() {
 }
 
 #[test]
+fn a_draft_is_a_jpeg_of_low_quality() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    assert_eq!(generate(&gateway, &["--draft"]).good(), "a-boat.jpg\n");
+    let fields = upstream.ledger()[0].fields();
+    assert_eq!((&fields["output_format"], &fields["quality"]), (&json!("jpeg"), &json!("low")));
+}
+
+#[test]
 fn images_that_did_not_come_are_told_and_the_others_are_kept() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses()]);
