@@ -77,6 +77,8 @@ pub(crate) struct Record {
     pub(crate) host_model: Option<String>,
     /// What that text model used, as the upstream counted it.
     pub(crate) host_usage: Option<Usage>,
+    /// True if a smaller image was asked for although the larger one, whose call failed, may have been paid for as well.
+    pub(crate) maybe_paid_twice: bool,
 }
 
 // === impl Record ===
