@@ -2048,7 +2048,7 @@ pub struct Record {
     /// The text model that ran the image tool, or answered without it, as the upstream names it. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_model: ::std::option::Option<::std::string::String>,
-    /// What that text model used, as the upstream counted it. Absent where there was none.
+    /// The tokens of that text model, as the upstream counted them. Absent if there was none.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_usage: ::std::option::Option<RecordUsage>,
     /// The model that made the images, as the upstream names it; where it names none, the one that an image request named. Absent where no image was delivered.
@@ -2067,7 +2067,7 @@ pub struct Record {
     /// `true` if a smaller image was asked for although the larger one, whose call failed, may have been paid for as well. Absent otherwise.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub maybe_paid_twice: ::std::option::Option<bool>,
-    /// How many of the images that were asked for are not in the answer. Absent where none is missing, and where the job did not succeed.
+    /// The number of the images asked for that the answer lacks. Absent if none is missing, and if the job did not succeed.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub missing: ::std::option::Option<u64>,
     /// The model that was asked for.
@@ -2092,7 +2092,7 @@ pub struct Record {
     pub state: RecordState,
     /// Whether events were asked for.
     pub stream: bool,
-    /// What the model that makes images used, as the upstream counted it. Absent where it counted nothing, or did not tell it apart from `host_usage`. A response that was recorded before there was `host_usage` has the tokens of both models here.
+    /// The tokens of the model that makes images, as the upstream counted them. Absent if it counted nothing, or did not count them apart from `host_usage`. A response that was recorded before there was `host_usage` has the tokens of both models here.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<RecordUsage>,
     /// The id of the user whose key it was.

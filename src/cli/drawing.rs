@@ -1,6 +1,6 @@
 //! What `generate` and `edit` have in common: how the images are to be, how they are waited for, and where they go.
 
-mod kept;
+mod output_image;
 mod progress;
 mod report;
 mod target;
@@ -22,7 +22,7 @@ use crate::client::{
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
 use crate::wire::types::Quality;
-use kept::Kept;
+use output_image::OutputImage;
 use progress::Progress;
 use report::{Report, WrittenFile};
 use target::Target;
@@ -234,14 +234,14 @@ impl Drawing {
     async fn keep(&self, images: &Images, target: &Target) -> Result<(), Failure> {
         let wanted = self.size.exact().filter(|_| self.upscale);
         if target.is_stdout() {
-            let (kept, failure) = Kept::of(images.first(), wanted).await;
+            let (kept, failure) = OutputImage::of(images.first(), wanted).await;
             print_bytes(&kept.bytes()?)?;
             return failure.map_or(Ok(()), |error| Err(error.into()));
         }
         let report = Report::new(&self.prompt, images);
         let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
         for (index, image) in images.iter().enumerate() {
-            let (kept, trouble) = Kept::of(image.clone(), wanted).await;
+            let (kept, trouble) = OutputImage::of(image.clone(), wanted).await;
             failure = failure.or(trouble.map(Failure::from));
             // The other images have been paid for as well, so one that cannot be written does not stop them.
             let written = kept.write(&target.path(index, kept.format()), self.force).await;

@@ -20,16 +20,16 @@ pub(super) struct Upscale {
     /// Width and height in pixels, such as 3840x2160, by the size rules of the API.
     #[arg(long, value_name = "SIZE")]
     size: Size,
-    /// Where to write: a file, or `-` for standard output.
+    /// The file to write, or `-` for standard output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The file format; when absent, the one that the ending of `--output` stands for, or else that of the image.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// How strongly to compress jpeg and webp: 0 is the smallest file, 100 the best picture.
+    /// The compression of jpeg and webp: 0 is the smallest file, 100 the best picture.
     #[arg(long, value_name = "NUMBER", default_value_t = Compression::MAX)]
     compression: Compression,
-    /// What becomes of an image with other proportions.
+    /// The treatment of an image with other proportions.
     #[arg(long, value_enum, default_value_t)]
     fit: Fit,
     /// Replace the file that `--output` names if it exists.
@@ -37,7 +37,7 @@ pub(super) struct Upscale {
     force: bool,
 }
 
-/// What becomes of an image with other proportions.
+/// The treatment of an image with other proportions.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum Fit {
     /// Cut off what is too wide or too high, on both sides alike.

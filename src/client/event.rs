@@ -14,7 +14,7 @@ use crate::wire::types::ImageUsage;
 
 /// The type of an event that says that there will be no image.
 const ERROR: &str = "error";
-/// What the types of events begin with that this version knows.
+/// The first words of the event types that this version knows.
 const FAMILIES: [&str; 2] = ["image_generation", "image_edit"];
 
 /// Something that happened while an image was made.

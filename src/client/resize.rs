@@ -22,7 +22,7 @@ use super::{Error, Image, Output, ResponseImage};
 use crate::image::{Facts, Flaw, Format, Size, inspect};
 use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
 
-/// How an image is to be resized.
+/// The size, proportions and file format that an image is resized to.
 ///
 /// ```
 /// use imagate::client::{Fit, Resize};
@@ -40,14 +40,14 @@ pub struct Resize {
     output: Option<Output>,
 }
 
-/// What becomes of an image whose proportions are not those of the new size.
+/// The treatment of an image whose proportions are not those of the new size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fit {
-    /// What is too wide or too high is cut off, on both sides alike.
+    /// Cut off the excess width or height, on both sides alike.
     #[default]
     Crop,
-    /// All of it is there, and distorted.
+    /// Keep all of it, distorted.
     Stretch,
 }
 
@@ -67,13 +67,13 @@ struct Pixels {
     /// Four bytes for a pixel instead of three.
     has_alpha: bool,
     bytes: Vec<u8>,
-    /// What the colors mean, if the file says so.
+    /// The color profile of the file, if it has one.
     profile: Option<Vec<u8>>,
 }
 
-/// Why an image was not resized.
+/// The reason why an image was not resized.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum ResizeFailure {
     #[error("{0}")]
     Flaw(Flaw),
     #[error("it is an animation")]
@@ -102,7 +102,7 @@ impl Resize {
         Self { size, fit: Fit::Crop, output: None }
     }
 
-    /// What becomes of other proportions.
+    /// The treatment of other proportions.
     pub const fn fit(mut self, fit: Fit) -> Self {
         self.fit = fit;
         self
@@ -127,7 +127,7 @@ impl Resize {
         self.try_apply(&file).map_err(|trouble| Error::image(&format!("the image cannot be resized: {trouble}")))
     }
 
-    fn try_apply(&self, file: &Bytes) -> Result<ResizedImage, Trouble> {
+    fn try_apply(&self, file: &Bytes) -> Result<ResizedImage, ResizeFailure> {
         let facts = examined(file)?;
         let output = self.output.unwrap_or_else(|| facts.format.into());
         let original = (facts.width, facts.height);
@@ -142,7 +142,7 @@ impl Resize {
         Ok(ResizedImage { file, format: output.format(), size: self.size, original })
     }
 
-    fn resample(&self, pixels: Pixels) -> Result<Pixels, Trouble> {
+    fn resample(&self, pixels: Pixels) -> Result<Pixels, ResizeFailure> {
         let kind = if pixels.has_alpha { PixelType::U8x4 } else { PixelType::U8x3 };
         let (width, height) = (self.size.width(), self.size.height());
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
@@ -151,7 +151,7 @@ impl Resize {
             Fit::Stretch => options,
         };
         let mut canvas = Canvas::new(width, height, kind);
-        let unreadable = |error| Trouble::Unreadable(Format::default(), format!("{error}"));
+        let unreadable = |error| ResizeFailure::Unreadable(Format::default(), format!("{error}"));
         let source = ImageRef::new(pixels.width, pixels.height, &pixels.bytes, kind).map_err(unreadable)?;
         Resizer::new().resize(&source, &mut canvas, &options)?;
         Ok(Pixels { width, height, bytes: canvas.into_vec(), ..pixels })
@@ -165,18 +165,18 @@ impl From<Size> for Resize {
 }
 
 /// Format and pixel size of a whole still image within the limits.
-fn examined(file: &Bytes) -> Result<Facts, Trouble> {
+fn examined(file: &Bytes) -> Result<Facts, ResizeFailure> {
     if file.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
-        return Err(Trouble::TooLarge(file.len()));
+        return Err(ResizeFailure::TooLarge(file.len()));
     }
     let facts = match inspect(&&file[..]) {
         Ok(header) => header.facts,
-        Err(Flaw::Animated(_)) => return Err(Trouble::Animated),
-        Err(flaw) => return Err(Trouble::Flaw(flaw)),
+        Err(Flaw::Animated(_)) => return Err(ResizeFailure::Animated),
+        Err(flaw) => return Err(ResizeFailure::Flaw(flaw)),
     };
     // Neither side is above 65,535.
     if u64::from(facts.width) * u64::from(facts.height) > u64::from(MAX_PIXELS) {
-        return Err(Trouble::TooManyPixels(facts.width, facts.height));
+        return Err(ResizeFailure::TooManyPixels(facts.width, facts.height));
     }
     Ok(facts)
 }

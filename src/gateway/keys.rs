@@ -10,9 +10,9 @@
 mod book;
 mod error;
 mod pepper;
+mod refresh;
 mod refusals;
 mod secret;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -134,7 +134,7 @@ pub(crate) struct Keys {
     touched: Arc<Mutex<KeyUses>>,
     refusals: Refusals,
     /// What keeps the book up to date, if anything does.
-    watch: Mutex<Option<watch::Watch>>,
+    watch: Mutex<Option<refresh::KeyRefresh>>,
 }
 
 impl Keys {

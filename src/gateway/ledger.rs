@@ -80,7 +80,7 @@ pub(crate) struct Draft {
     pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
-/// What a job has used, each model by itself, because they have prices of their own.
+/// The token counts of a job, one for each model, because each model has a price of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ModelUsage {
     /// The model that makes images.

@@ -24,7 +24,7 @@ use chrono::Utc;
 use crate::checkout::Checkout;
 use crate::manifest::{Files, Manifest, Options, Report, Source, check, discovery, verify};
 
-use package::Package;
+use package::PublishedPackage;
 use stamps::{Noting, Stamp};
 
 /// The manifest in the folder.
@@ -50,7 +50,7 @@ pub(crate) struct Published {
     /// The discovery index of Agent Skills.
     pub(crate) index: Document,
     /// The packages, by their paths as the manifest writes them.
-    packages: HashMap<String, Arc<Package>>,
+    packages: HashMap<String, Arc<PublishedPackage>>,
 }
 
 /// One document.
@@ -58,13 +58,13 @@ pub(crate) struct Published {
 pub(crate) struct Document {
     /// What it says.
     pub(crate) bytes: Bytes,
-    /// What it is known by.
-    pub(crate) tag: Tag,
+    /// The entity tag of its bytes.
+    pub(crate) tag: EntityTag,
 }
 
 /// A strong entity tag, in its quotes: it changes with every byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tag(String);
+pub(crate) struct EntityTag(String);
 
 #[derive(Default)]
 struct State {
@@ -211,7 +211,7 @@ fn fit(report: &Report) -> Result<(), Unfit> {
 
 impl Published {
     /// The package at a path that the manifest names, spelled as it is there.
-    pub(crate) fn package(&self, path: &str) -> Option<&Arc<Package>> {
+    pub(crate) fn package(&self, path: &str) -> Option<&Arc<PublishedPackage>> {
         self.packages.get(path)
     }
 }
@@ -222,13 +222,13 @@ impl Document {
     fn new(bytes: Vec<u8>) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let hex: String = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { bytes: bytes.into(), tag: Tag::new(&hex) }
+        Self { bytes: bytes.into(), tag: EntityTag::new(&hex) }
     }
 }
 
-// === impl Tag ===
+// === impl EntityTag ===
 
-impl Tag {
+impl EntityTag {
     fn new(digest: &str) -> Self {
         Self(format!("\"{digest}\""))
     }

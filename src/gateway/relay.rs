@@ -28,7 +28,7 @@ mod tap;
 
 pub(crate) use body::{Closing, Ending, RelayBody};
 pub(crate) use events::HEARTBEAT;
-pub(crate) use fill::{Asked, Tokens, Usage, sum};
+pub(crate) use fill::{Asked, TokenCounts, Usage, sum};
 pub(crate) use gathered::{Kept, Unkept, gather, keep};
 pub(crate) use paced::PacedBody;
 pub(crate) use pass::Told;

@@ -74,7 +74,7 @@ pub(crate) enum ServeError {
 ///
 /// # Errors
 ///
-/// Where it cannot start. Once it listens it no longer fails: not even if standard output does.
+/// Returns an error if it cannot start. Once it listens it no longer fails: not even if standard output does.
 pub(crate) async fn serve(
     mut config: Config,
     read: ConfigReader,

@@ -14,22 +14,22 @@ const AT_ONCE: usize = 10;
 struct Nonsense {
     name: &'static str,
     script: &'static str,
-    asks: Asks,
-    told: Told,
+    asks: RequestKind,
+    told: ExpectedError,
 }
 
-/// What is asked for.
+/// The operation that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asks {
+enum RequestKind {
     Image,
     ImageStream,
     Response,
     ResponseStream,
 }
 
-/// What the caller gets.
+/// The error that the caller gets.
 #[derive(Clone, Copy)]
-enum Told {
+enum ExpectedError {
     /// This status, code and reason, and the advice not to send it again.
     Refused(u16, &'static str, &'static str),
     /// The failure that the upstream admits; another try costs nothing twice.
@@ -38,56 +38,56 @@ enum Told {
     Broken,
 }
 
-const DECLINED: Told = Told::Refused(400, "invalid_request_error", "upstream_rejected");
+const DECLINED: ExpectedError = ExpectedError::Refused(400, "invalid_request_error", "upstream_rejected");
 
 const NONSENSE: [Nonsense; 8] = [
     Nonsense {
         name: "a mistyped model",
         script: "status=400 body=unknown-model",
-        asks: Asks::Response,
+        asks: RequestKind::Response,
         told: DECLINED,
     },
     Nonsense {
         name: "an unknown vector store",
         script: "status=404 body=unknown-store",
-        asks: Asks::Response,
+        asks: RequestKind::Response,
         told: DECLINED,
     },
     Nonsense {
         name: "a prompt that a firewall blocks",
         script: "status=403 body=html",
-        asks: Asks::Image,
-        told: Told::Refused(502, "upstream_error", "upstream_rejected"),
+        asks: RequestKind::Image,
+        told: ExpectedError::Refused(502, "upstream_error", "upstream_rejected"),
     },
     Nonsense {
         name: "a request above the tokens per minute",
         script: "status=429 body=too-large",
-        asks: Asks::Response,
+        asks: RequestKind::Response,
         told: DECLINED,
     },
     Nonsense {
         name: "a body that the upstream does not take",
         script: "status=413 body=html",
-        asks: Asks::Image,
+        asks: RequestKind::Image,
         told: DECLINED,
     },
     Nonsense {
         name: "a conversation that grows too long while it is answered",
         script: "events=created,text,failed",
-        asks: Asks::ResponseStream,
-        told: Told::Broken,
+        asks: RequestKind::ResponseStream,
+        told: ExpectedError::Broken,
     },
     Nonsense {
         name: "an image that is refused after a partial image",
         script: "events=p,e-policy",
-        asks: Asks::ImageStream,
-        told: Told::Broken,
+        asks: RequestKind::ImageStream,
+        told: ExpectedError::Broken,
     },
     Nonsense {
         name: "a request that the upstream fails at",
         script: "status=500",
-        asks: Asks::Image,
-        told: Told::Failed,
+        asks: RequestKind::Image,
+        told: ExpectedError::Failed,
     },
 ];
 
@@ -97,10 +97,10 @@ impl Nonsense {
     fn send(&self, gateway: &Gateway) -> Answer {
         let text = format!("a cube [[{}]]", self.script);
         match self.asks {
-            Asks::Image => gateway.generate(json!({ "prompt": text })),
-            Asks::ImageStream => gateway.generate(json!({"prompt": text, "stream": true, "partial_images": 1})),
-            Asks::Response | Asks::ResponseStream => {
-                let stream = self.asks == Asks::ResponseStream;
+            RequestKind::Image => gateway.generate(json!({ "prompt": text })),
+            RequestKind::ImageStream => gateway.generate(json!({"prompt": text, "stream": true, "partial_images": 1})),
+            RequestKind::Response | RequestKind::ResponseStream => {
+                let stream = self.asks == RequestKind::ResponseStream;
                 let body = json!({"model": "gpt-5.5-typo", "input": text, "stream": stream});
                 Call::post("/v1/responses").key(gateway.secret()).json(&body).send(gateway.address())
             }
@@ -110,9 +110,9 @@ impl Nonsense {
     #[track_caller]
     fn check(&self, answer: &Answer) {
         let (status, code, reason, again) = match self.told {
-            Told::Refused(status, code, reason) => (status, code, reason, "false"),
-            Told::Failed => (502, "upstream_error", "network", "true"),
-            Told::Broken => {
+            ExpectedError::Refused(status, code, reason) => (status, code, reason, "false"),
+            ExpectedError::Failed => (502, "upstream_error", "network", "true"),
+            ExpectedError::Broken => {
                 let text = answer.text();
                 assert_eq!((answer.status, text.contains("event: error")), (200, true), "{}", self.name);
                 return;
@@ -130,9 +130,9 @@ impl Nonsense {
     /// The number of accounts that are asked, and what the record says.
     const fn expected(&self) -> (usize, &'static str, &'static str) {
         match self.told {
-            Told::Refused(_, code, _) => (2, "failed", code),
-            Told::Failed => (2, "failed", "upstream_error"),
-            Told::Broken => (1, "interrupted", "upstream_error"),
+            ExpectedError::Refused(_, code, _) => (2, "failed", code),
+            ExpectedError::Failed => (2, "failed", "upstream_error"),
+            ExpectedError::Broken => (1, "interrupted", "upstream_error"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The log: an unread log blocks nobody, and programs can parse it.
 
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, PipeReader, Write as _};
 use std::net::SocketAddr;
-use std::process::ChildStderr;
+use std::process::{Child, ChildStderr};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -36,6 +36,23 @@ fn read_until(log: &mut BufReader<ChildStderr>, wanted: &str) -> String {
     line
 }
 
+/// The address in the line of the log that says where the metrics are served.
+fn metrics_address(log: &mut BufReader<ChildStderr>) -> SocketAddr {
+    let line = read_until(log, "metrics are served address=");
+    line.split_once("address=").expect("an address").1.trim().parse().expect("an address")
+}
+
+/// A gateway whose standard output is a pipe without room, with the reading end, its log and the address of its metrics.
+fn serve_with_full_output(home: &TempDir) -> (PipeReader, BufReader<ChildStderr>, Child, SocketAddr) {
+    let (output, mut full) = std::io::pipe().expect("a pipe");
+    full.write_all(&[b'-'; PIPE_BYTES]).expect("room");
+    let mut child = program(home).args(["serve"]).spawn_printing_to(full);
+    let mut log = BufReader::new(child.stderr.take().expect("a log"));
+    let metrics = metrics_address(&mut log);
+    assert_eq!(Call::get("/healthz").send(metrics).status, 200);
+    (output, log, child, metrics)
+}
+
 fn dropped(metrics: SocketAddr) -> u64 {
     let counts = Call::get("/metrics").send(metrics).text();
     let line = counts.lines().find_map(|line| line.strip_prefix("imagate_log_lines_dropped_total "));
@@ -56,8 +73,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() {
     let home = TempDir::new().expect("a directory");
     let key = key(&home);
     let (mut server, mut log) = program(&home).env("IMAGATE_LOG", "trace").args(["serve"]).serve_with_log();
-    let line = read_until(&mut log, "metrics are served address=");
-    let metrics = line.split_once("address=").expect("an address").1.trim().parse().expect("an address");
+    let metrics = metrics_address(&mut log);
     assert_eq!(dropped(metrics), 0);
 
     ask(10_000, server.address(), &key);
@@ -75,13 +91,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() {
 #[test]
 fn standard_output_that_nobody_reads_does_not_keep_it_from_ending() {
     let home = TempDir::new().expect("a directory");
-    let (_reader, mut full) = std::io::pipe().expect("a pipe");
-    full.write_all(&[b'-'; PIPE_BYTES]).expect("room");
-    let mut child = program(&home).args(["serve"]).spawn_printing_to(full);
-    let mut log = BufReader::new(child.stderr.take().expect("a log"));
-    let line = read_until(&mut log, "metrics are served address=");
-    let metrics = line.split_once("address=").expect("an address").1.trim().parse().expect("an address");
-    assert_eq!(Call::get("/healthz").send(metrics).status, 200);
+    let (_output, _log, mut child, _) = serve_with_full_output(&home);
     // The metrics are served before anything is printed: the end must come while the text cannot be printed.
     pause(Duration::from_millis(500));
     signal(&child, "TERM");
@@ -130,14 +140,8 @@ fn a_line_that_is_written_within_a_request_holds_the_id_of_the_request() {
 #[test]
 fn standard_output_that_breaks_late_does_not_end_it() {
     let home = TempDir::new().expect("a directory");
-    let (reader, mut full) = std::io::pipe().expect("a pipe");
-    full.write_all(&[b'-'; PIPE_BYTES]).expect("room");
-    let mut child = program(&home).args(["serve"]).spawn_printing_to(full);
-    let mut log = BufReader::new(child.stderr.take().expect("a log"));
-    let line = read_until(&mut log, "metrics are served address=");
-    let metrics = line.split_once("address=").expect("an address").1.trim().parse().expect("an address");
-    assert_eq!(Call::get("/healthz").send(metrics).status, 200);
-    drop(reader);
+    let (output, _log, mut child, metrics) = serve_with_full_output(&home);
+    drop(output);
     let ended = ends_within(&mut child, Duration::from_secs(2));
     let answers = !ended && Call::get("/healthz").send(metrics).status == 200;
     signal(&child, "TERM");

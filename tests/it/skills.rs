@@ -139,7 +139,7 @@ fn every_package_that_the_manifest_names_is_served_to_the_byte() {
     }
 }
 
-/// What stands below `/skills/` in requests for what the manifest does not name.
+/// Paths below `/skills/` that the manifest does not name.
 const OTHERS: &[&str] = &[
     "",
     "secret",

@@ -39,8 +39,8 @@ fn is_the_image(answer: &Answer, upstream: &FakeUpstream) {
 
 #[test]
 fn who_asks_again_gets_the_image_that_was_begun() {
-    type Mark = fn(Call, u32) -> Call;
-    let marks: [(&str, Mark); 3] = [
+    type RetryMark = fn(Call, u32) -> Call;
+    let marks: [(&str, RetryMark); 3] = [
         ("nothing", |call, _| call),
         ("a count of tries", |call, tries| call.header(RETRY, &tries.to_string())),
         ("a key", |call, _| call.header("idempotency-key", "one")),

@@ -1,5 +1,5 @@
-//! What the specification requires is missed where it is not there, and nothing else is. The fields are written down here from
-//! the specification, and not taken from the schema: a schema that asks for less, or for more, is told by these.
+//! Each field that the specification requires is reported if it is missing, and no other field is. The fields are written
+//! down here from the specification, and not taken from the schema: a schema that requires less, or more, fails these tests.
 
 use std::collections::BTreeSet;
 
@@ -9,33 +9,33 @@ use serde_json::Value;
 use crate::corpus::{cases, folder};
 
 /// A part of a manifest: how cases call it, where one stands in `good/full`, and its fields.
-struct Part {
+struct ManifestPart {
     name: &'static str,
     place: &'static str,
     required: &'static [&'static str],
     optional: &'static [&'static str],
 }
 
-const PARTS: [Part; 4] = [
-    Part {
+const PARTS: [ManifestPart; 4] = [
+    ManifestPart {
         name: "manifest",
         place: "",
         required: &["schema_version", "generated_at", "repository", "skills", "apis"],
         optional: &[],
     },
-    Part {
+    ManifestPart {
         name: "repository",
         place: "/repository",
         required: &["name", "git_url", "raw_base_url", "branch"],
         optional: &[],
     },
-    Part {
+    ManifestPart {
         name: "skill",
         place: "/skills/0",
         required: &["name", "version", "title", "description", "path", "package", "sha256"],
         optional: &["size_bytes", "api_docs", "tags", "agents", "updated_at"],
     },
-    Part {
+    ManifestPart {
         name: "api",
         place: "/apis/0",
         required: &["id", "title", "product", "language", "path"],
@@ -43,7 +43,7 @@ const PARTS: [Part; 4] = [
     },
 ];
 
-/// Where a field is missed in a manifest.
+/// The places of the fields that a manifest lacks.
 fn missed(source: &Source) -> Vec<String> {
     let report = check(source.clone(), &Options::default());
     let shape = report.findings().iter().filter(|finding| finding.rule().id == "M004");
@@ -53,7 +53,7 @@ fn missed(source: &Source) -> Vec<String> {
 }
 
 /// The whole manifest without one field.
-fn without(part: &Part, field: &str) -> Source {
+fn without(part: &ManifestPart, field: &str) -> Source {
     let text = std::fs::read_to_string(folder().join("corpus/good/full.json")).expect("a case");
     let mut manifest: Value = serde_json::from_str(&text).expect("JSON");
     let object = manifest.pointer_mut(part.place).and_then(Value::as_object_mut).expect("an object");

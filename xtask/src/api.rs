@@ -13,7 +13,7 @@ pub(crate) struct Api {
     pub(crate) inner: Option<&'static str>,
     /// How long its client waits by itself.
     pub(crate) timeout_seconds: u64,
-    /// Whether its answers may come from a service that knows more words than the document.
+    /// Its answers may come from a service that knows more words than the document.
     pub(crate) has_open_answers: bool,
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::document::component_of;
 
-/// What the name of a component for an open word begins with.
+/// The first part of the name of a component for an open word.
 const PREFIX: &str = "Open";
 /// Parts of answers to which no schema refers, because anything may stand in their place.
 const UNTYPED: [&str; 1] = ["ImageGenerationCall"];
@@ -72,7 +72,7 @@ impl OpenWords {
     }
 }
 
-/// Whether a component is one of several words. A choice of one is the constant by which objects are told apart.
+/// Tells a choice of several words from a choice of one, which is the constant by which objects are told apart.
 fn is_word(schema: &Value) -> bool {
     schema["type"] == "string" && schema["enum"].as_array().is_some_and(|words| words.len() > 1)
 }

@@ -8,15 +8,15 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::{Pixels, Trouble};
+use super::{Pixels, ResizeFailure};
 use crate::image::Format;
 
-/// Where the color profile of a webp file begins, if it has one: behind `RIFF`, its length, `WEBP` and the chunk `VP8X`.
+/// The offset of the color profile of a webp file, if it has one: behind `RIFF`, its length, `WEBP` and the chunk `VP8X`.
 const PROFILE_PLACE: usize = 30;
 
 /// The pixels of a whole still image whose size is within the limits.
-pub(super) fn file(file: &[u8], format: Format) -> Result<Pixels, Trouble> {
-    let unreadable = |why: String| Trouble::Unreadable(format, why);
+pub(super) fn file(file: &[u8], format: Format) -> Result<Pixels, ResizeFailure> {
+    let unreadable = |why: String| ResizeFailure::Unreadable(format, why);
     match format {
         Format::Png => png(file).map_err(|error| unreadable(error.to_string())),
         Format::Jpeg => jpeg(file).map_err(unreadable),

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use jpeg_encoder::ColorType as JpegColor;
 use png::{BitDepth, ColorType, Info};
 
-use super::{Pixels, Trouble};
+use super::{Pixels, ResizeFailure};
 use crate::client::{Compression, Output};
 use crate::image::Format;
 
 /// The file in this format.
-pub(super) fn file(pixels: &Pixels, output: Output) -> Result<Vec<u8>, Trouble> {
+pub(super) fn file(pixels: &Pixels, output: Output) -> Result<Vec<u8>, ResizeFailure> {
     match output {
-        Output::Png => png(pixels).map_err(|error| Trouble::Unwritable(Format::Png, error.to_string())),
+        Output::Png => png(pixels).map_err(|error| ResizeFailure::Unwritable(Format::Png, error.to_string())),
         Output::Jpeg { compression } => jpeg(pixels, quality(compression)),
         Output::Webp { compression } => webp(pixels, quality(compression)),
     }
@@ -30,9 +30,9 @@ fn png(pixels: &Pixels) -> Result<Vec<u8>, png::EncodingError> {
     Ok(file)
 }
 
-fn jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Trouble> {
-    let unwritable = |why: String| Trouble::Unwritable(Format::Jpeg, why);
-    let colors = opaque(pixels).ok_or(Trouble::Transparent)?;
+fn jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
+    let unwritable = |why: String| ResizeFailure::Unwritable(Format::Jpeg, why);
+    let colors = opaque(pixels).ok_or(ResizeFailure::Transparent)?;
     let (Ok(width), Ok(height)) = (u16::try_from(pixels.width), u16::try_from(pixels.height)) else {
         return Err(unwritable("it is too large".to_owned()));
     };
@@ -46,9 +46,9 @@ fn jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Trouble> {
     Ok(file)
 }
 
-fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Trouble> {
+fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
     if pixels.profile.is_some() {
-        return Err(Trouble::Profile);
+        return Err(ResizeFailure::Profile);
     }
     // The encoder panics on a buffer that is too small; this one is exactly as large as the image.
     let encoder = if pixels.has_alpha {
@@ -57,7 +57,7 @@ fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Trouble> {
         webp::Encoder::from_rgb(&pixels.bytes, pixels.width, pixels.height)
     };
     let file = encoder.encode_simple(false, f32::from(quality));
-    Ok(file.map_err(|error| Trouble::Unwritable(Format::Webp, format!("{error:?}")))?.to_vec())
+    Ok(file.map_err(|error| ResizeFailure::Unwritable(Format::Webp, format!("{error:?}")))?.to_vec())
 }
 
 /// The colors alone; nothing where something shines through.

@@ -1,6 +1,6 @@
 //! Health, pure: an account that fails again and again is left out for a while, then tried with one call.
 //!
-//! Whether there is another account to use instead is for the choice to say. It carries U32 of the failure catalogue.
+//! The choice of an account decides if there is another one to use instead. This module carries U32 of the failure catalogue.
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ pub(super) struct Health {
     faults: u32,
     ejections: u32,
     ejected: Option<Ejected>,
-    doubts: Option<Doubts>,
-    /// When the last success came.
+    doubts: Option<UnconfirmedFailures>,
+    /// The time of the last success.
     served: Option<Instant>,
 }
 
 /// Failures that requests may have caused, without a success in between.
 #[derive(Clone, Debug)]
-struct Doubts {
+struct UnconfirmedFailures {
     since: Instant,
     /// Whose call was the first of them.
     caller: UserId,
@@ -99,7 +99,7 @@ impl Health {
         if self.served.is_some_and(|served| served >= granted) {
             return;
         }
-        let new = || Doubts { since: now, caller: caller.clone(), several: false, calls: 0 };
+        let new = || UnconfirmedFailures { since: now, caller: caller.clone(), several: false, calls: 0 };
         let doubts = self.doubts.get_or_insert_with(new);
         doubts.calls = doubts.calls.saturating_add(1);
         doubts.several |= doubts.caller != *caller;

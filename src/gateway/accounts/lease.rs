@@ -38,7 +38,7 @@ pub(crate) struct LeaseGrant {
     pub(super) at: Instant,
     /// The model that was asked for; `None` for a command.
     pub(super) model: Option<Arc<str>>,
-    /// Who asked.
+    /// The user whose request it is.
     pub(super) caller: UserId,
 }
 

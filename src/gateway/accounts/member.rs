@@ -39,7 +39,7 @@ pub(super) struct Member {
     pub(super) trying: bool,
     /// They are checked because of requests that may be the cause, not because they were refused again and again.
     pub(super) suspected: bool,
-    /// When its credentials were last checked.
+    /// The time of the last check of its credentials.
     pub(super) checked: Option<Instant>,
     cooling: Cooling,
     unfit: UnfitModels,

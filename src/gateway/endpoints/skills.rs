@@ -3,7 +3,7 @@
 //! Below `/skills/` there are the manifest and the packages that it names, at the paths that it gives them, and nothing else: a
 //! path is looked up among these, and never on disk.
 
-mod pieces;
+mod package_body;
 
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
@@ -15,27 +15,27 @@ use percent_encoding::percent_decode_str;
 
 use crate::gateway::CurrentGateway;
 use crate::gateway::front::{Counts as _, nothing_here};
-use crate::gateway::registry::{Document, Tag};
-use pieces::Pieces;
+use crate::gateway::registry::{Document, EntityTag};
+use package_body::PackageBody;
 
 type Context = RequestContext<CurrentGateway>;
 
 const JSON: &str = "application/json";
 const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
-/// Where the manifest and its packages are.
+/// The folder of the manifest and its packages.
 const FOLDER: &str = "/skills/";
 /// The manifest there.
 const MANIFEST: &str = "skills.json";
 /// Five minutes (ours): a new version is nothing that anybody waits for, and a tag costs hardly more than nothing.
 const CACHING: &str = "public, max-age=300";
-/// How names of packages end, and what is in them. Others are bytes.
+/// The endings of package names, and their content types. Any other package is a file of bytes.
 const KINDS: [(&str, &str); 3] =
     [(".zip", "application/zip"), (".tar.gz", "application/gzip"), (".tgz", "application/gzip")];
 
-/// What stands behind the folder. The router wants it to be taken; but it has passed over what is empty in it, and names are
-/// compared as they are.
+/// The path below the folder. The router demands that a handler takes it; but the router leaves out its empty segments, and
+/// names are compared to the letter, so the handler reads the path itself.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Below {
+struct PackagePath {
     #[serde(rename = "path")]
     _path: Vec<String>,
 }
@@ -55,7 +55,7 @@ pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), A
     Ok(())
 }
 
-async fn file(context: Context, _: Path<Below>) -> Result<Response<Body>, HttpError> {
+async fn file(context: Context, _: Path<PackagePath>) -> Result<Response<Body>, HttpError> {
     let Some(published) = context.context().get().skills().await else { return nothing_here(context).await };
     let Some(path) = below(context.request.uri().path()) else { return nothing_here(context).await };
     if path == MANIFEST {
@@ -65,9 +65,9 @@ async fn file(context: Context, _: Path<Below>) -> Result<Response<Body>, HttpEr
     if is_known(&context, &package.tag) {
         return Ok(answer(&context, &package.tag, kind(&path), None));
     }
-    // What was changed is looked at again within a second, and is not what its checksum promises until then.
+    // A changed package does not match its checksum; the folder is read again within a second.
     let Some((file, length)) = package.open().await else { return nothing_here(context).await };
-    Ok(answer(&context, &package.tag, kind(&path), Some(Body::wrap(Pieces::of(file, length)))))
+    Ok(answer(&context, &package.tag, kind(&path), Some(Body::wrap(PackageBody::of(file, length)))))
 }
 
 async fn index(context: Context) -> Result<Response<Body>, HttpError> {
@@ -77,7 +77,7 @@ async fn index(context: Context) -> Result<Response<Body>, HttpError> {
     }
 }
 
-/// What stands behind the folder, without escapes.
+/// The path below the folder, without escapes.
 fn below(path: &str) -> Option<String> {
     let path = percent_decode_str(path.strip_prefix(FOLDER)?).decode_utf8().ok()?;
     Some(path.into_owned())
@@ -92,20 +92,20 @@ fn document(context: &Context, document: &Document) -> Response<Body> {
     answer(context, &document.tag, JSON, body)
 }
 
-fn is_known(context: &Context, tag: &Tag) -> bool {
+fn is_known(context: &Context, tag: &EntityTag) -> bool {
     let tags = context.request.headers().get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     tags.is_some_and(|tags| tag.is_known(tags))
 }
 
 /// The answer with this body; without one, that it is known already.
-fn answer(context: &Context, tag: &Tag, kind: &'static str, body: Option<Body>) -> Response<Body> {
+fn answer(context: &Context, tag: &EntityTag, kind: &'static str, body: Option<Body>) -> Response<Body> {
     let status = if body.is_some() { StatusCode::OK } else { StatusCode::NOT_MODIFIED };
     let mut response = Response::new(body.unwrap_or_else(Body::empty));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
-    // Whoever knows the address may read it, also a page in a browser.
+    // The files are public, so a page in a browser may read them as well.
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.extend(HeaderValue::try_from(tag.as_str()).map(|tag| (ETAG, tag)));
     context.context().answered("skills", status.as_u16());

@@ -178,7 +178,7 @@ pub(super) fn close(
         if let Some(lease) = lease {
             gateway.accounts().learn(&lease, taught(ending)).await;
         }
-        // Where no image was made, the model of the image tool did nothing.
+        // If no image was made, the model of the image tool did nothing.
         let model = summary.image_model.or(model).filter(|_| !summary.delivered.is_empty());
         record.set_models(model, summary.host_model);
         let count = summary.delivered.len();

@@ -1,7 +1,7 @@
 //! A stream that begins before its answer: heartbeats, until the answer has begun or failed.
 //!
-//! Whatever stands between the gateway and its caller cuts a connection that says nothing for long, so a stream begins at
-//! the latest when its first heartbeat is due. Until then a failure keeps its own status; after that it is an event.
+//! A proxy between the gateway and its caller cuts a connection that is silent for long, so a stream begins at the latest
+//! when its first heartbeat is due. Until then a failure keeps its own status; after that it is an event.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -21,7 +21,7 @@ const BEAT: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 const OK: u16 = 200;
 
 /// The work on an answer that has not begun.
-type Making = Pin<Box<dyn Future<Output = Result<Made, Error>> + Send>>;
+type PendingAnswer = Pin<Box<dyn Future<Output = Result<Made, Error>> + Send>>;
 
 /// The body of a stream that begins before its answer. If it is dropped, so is the work.
 pub(crate) struct EarlyStream {
@@ -30,7 +30,7 @@ pub(crate) struct EarlyStream {
 }
 
 enum State {
-    Making(Making),
+    PendingAnswer(PendingAnswer),
     Answer(Box<MadeBody>),
     /// An earlier request with the same idempotency key was refused: the refusal, as far as it is read.
     Refusal(Box<MadeBody>, Vec<u8>),
@@ -43,11 +43,11 @@ enum State {
 ///
 /// Returns the error of the work if it fails before the first heartbeat is due.
 pub(super) async fn begin(making: impl Future<Output = Result<Made, Error>> + Send + 'static) -> Result<Made, Error> {
-    let mut making: Making = Box::pin(making);
+    let mut making: PendingAnswer = Box::pin(making);
     match timeout(BEAT, &mut making).await {
         Ok(made) => made,
         Err(_) => Ok(Made::early(EarlyStream {
-            state: State::Making(making),
+            state: State::PendingAnswer(making),
             heartbeat: Box::pin(tokio::time::sleep(Duration::ZERO)),
         })),
     }
@@ -59,7 +59,7 @@ impl EarlyStream {
     /// The next piece; `None` if only the state has changed.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokeOff>>> {
         match &mut self.state {
-            State::Making(making) => match making.as_mut().poll(cx) {
+            State::PendingAnswer(making) => match making.as_mut().poll(cx) {
                 Poll::Ready(Ok(made)) => {
                     let body = Box::new(made.body);
                     self.state =

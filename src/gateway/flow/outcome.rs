@@ -10,7 +10,7 @@ use super::reason;
 use crate::error::{Error, Fault, Reason, Rejection, Reset};
 use crate::gateway::accounts::{Lesson, NoLease};
 use crate::gateway::ledger::{self, ModelUsage, Outcome};
-use crate::gateway::relay::{self, Tokens};
+use crate::gateway::relay::{self, TokenCounts};
 use crate::gateway::upstream::{Cause, Class, Failure};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
@@ -147,7 +147,7 @@ pub(super) fn usage(usage: relay::Usage) -> ModelUsage {
     ModelUsage { image: usage.image.map(of_images), host: usage.host.map(of_text) }
 }
 
-fn of_images(tokens: Tokens) -> ledger::Usage {
+fn of_images(tokens: TokenCounts) -> ledger::Usage {
     let details = |image, text| Some(ledger::TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
     ledger::Usage {
         input_tokens_details: details(tokens.input_image, tokens.input_text),
@@ -157,7 +157,7 @@ fn of_images(tokens: Tokens) -> ledger::Usage {
 }
 
 /// A text model does not count images apart from text.
-fn of_text(tokens: Tokens) -> ledger::Usage {
+fn of_text(tokens: TokenCounts) -> ledger::Usage {
     ledger::Usage {
         input_tokens: Some(tokens.input),
         output_tokens: Some(tokens.output),

@@ -79,12 +79,12 @@ pub(super) async fn make(
     let verdict = first.zip(tool).map_or(Verdict::Unknown, |(facts, tool)| judge(tool, facts));
     let refused = verdict == Verdict::Mismatch && gateway.delivery(group) == Delivery::Fail;
     let headers = deliver::headers(won.simulated, first, verdict, None);
-    // How many images there are is the model's choice.
+    // The model chooses the number of images.
     let cutoff = gateway.cutoff().clone();
     let terms = Terms {
         gateway: Arc::clone(gateway),
         asked: 0,
-        // What model draws is known from the answer.
+        // The answer names the model that made the images.
         model: None,
         quality: tool.and_then(|tool| deliver::concrete(tool.quality.as_deref())),
         charged: won.charged,

@@ -125,7 +125,7 @@ mod tests {
         Siblings::new(Terms { patience, end, has_below: false })
     }
 
-    /// How many images are begun one behind the other, and how many of them are there when the time is over.
+    /// The number of images that are begun one behind the other, and of those that exist when the time is over.
     async fn one_by_one(patience: u64, seconds: u64, count: usize) -> (usize, usize) {
         let (siblings, took) = (siblings(patience), Duration::from_secs(seconds));
         let (mut begun, mut made) = (0, 0);

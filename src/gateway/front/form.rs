@@ -7,7 +7,7 @@
 
 mod data_url;
 mod fields;
-mod gathered;
+mod form_buffer;
 mod json;
 mod lexer;
 mod multipart;

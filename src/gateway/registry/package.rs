@@ -8,16 +8,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Tag;
+use super::EntityTag;
 use super::stamps::Stamp;
 use crate::manifest::{Manifest, Source};
 
 /// A package that was checked.
 #[derive(Debug)]
-pub(crate) struct Package {
+pub(crate) struct PublishedPackage {
     stamp: Stamp,
-    /// What it is known by: its checksum.
-    pub(crate) tag: Tag,
+    /// The entity tag: its checksum.
+    pub(crate) tag: EntityTag,
 }
 
 /// The packages that a manifest names, each with its stamp of those that were taken before the check.
@@ -25,21 +25,21 @@ pub(super) fn packages(
     source: &Source,
     folder: &Path,
     stamps: &[Stamp],
-) -> Result<HashMap<String, Arc<Package>>, String> {
+) -> Result<HashMap<String, Arc<PublishedPackage>>, String> {
     let manifest = Manifest::read(source).map_err(|error| error.to_string())?;
     let stamps: HashMap<PathBuf, &Stamp> = stamps.iter().map(|stamp| (stamp.path().to_owned(), stamp)).collect();
     let skills = manifest.registry().skills.iter();
     let package = |skill: &crate::manifest::Skill| {
         let stamp = (*stamps.get(&folder.join(&skill.package))?).clone();
-        let tag = Tag::new(&skill.sha256.to_ascii_lowercase());
-        Some((skill.package.clone(), Arc::new(Package { stamp, tag })))
+        let tag = EntityTag::new(&skill.sha256.to_ascii_lowercase());
+        Some((skill.package.clone(), Arc::new(PublishedPackage { stamp, tag })))
     };
     Ok(skills.filter_map(package).collect())
 }
 
-// === impl Package ===
+// === impl PublishedPackage ===
 
-impl Package {
+impl PublishedPackage {
     /// The file from its beginning, and its length; nothing where it is no longer the one that was checked.
     pub(crate) async fn open(self: &Arc<Self>) -> Option<(File, u64)> {
         let this = Arc::clone(self);

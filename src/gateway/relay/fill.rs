@@ -34,20 +34,20 @@ pub(crate) struct Asked {
     pub(crate) now: i64,
 }
 
-/// What an answer used, as the upstream reported it: each model by itself, because they have prices of their own.
+/// The token counts of an answer, as the upstream reported them: one for each model, because each has a price of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// The model that makes images.
-    pub(crate) image: Option<Tokens>,
+    pub(crate) image: Option<TokenCounts>,
     /// The text model that runs the image tool, or makes a response without one.
-    pub(crate) host: Option<Tokens>,
+    pub(crate) host: Option<TokenCounts>,
     /// All tokens of both.
     pub(crate) total: u64,
 }
 
 /// Token counts of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tokens {
+pub(crate) struct TokenCounts {
     /// Text and image tokens of the request.
     pub(crate) input: u64,
     /// Image tokens of the request.
@@ -164,7 +164,7 @@ pub(super) fn is_something(key: &str, value: &Value) -> bool {
 }
 
 /// Reads the token counts; `None` where there is nothing that can be counted.
-pub(super) fn tokens(value: &Value) -> Option<Tokens> {
+pub(super) fn tokens(value: &Value) -> Option<TokenCounts> {
     let object = value.as_object()?;
     let input = object.get("input_tokens").and_then(count);
     let output = object.get("output_tokens").and_then(count);
@@ -175,7 +175,7 @@ pub(super) fn tokens(value: &Value) -> Option<Tokens> {
     let detail = |group: &str, name: &str| object.get(group).and_then(|details| details.get(name)).and_then(count);
     let input_image = detail("input_tokens_details", "image_tokens").unwrap_or(0);
     let output_text = detail("output_tokens_details", "text_tokens").unwrap_or(0);
-    Some(Tokens {
+    Some(TokenCounts {
         input,
         input_image,
         input_text: detail("input_tokens_details", "text_tokens").unwrap_or(input.saturating_sub(input_image)),
@@ -196,8 +196,8 @@ pub(crate) fn sum(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
 }
 
 /// The same of one model.
-pub(super) fn sum_tokens(one: Option<Tokens>, other: Option<Tokens>) -> Option<Tokens> {
-    either(one, other, Tokens::and)
+pub(super) fn sum_tokens(one: Option<TokenCounts>, other: Option<TokenCounts>) -> Option<TokenCounts> {
+    either(one, other, TokenCounts::and)
 }
 
 fn either<T>(one: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> Option<T> {
@@ -207,26 +207,26 @@ fn either<T>(one: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> 
     }
 }
 
-/// What an answer of the image endpoints used.
+/// The token counts of an answer of the image endpoints.
 pub(super) fn of_answer(members: &Map<String, Value>) -> Option<Usage> {
     Usage::of(members.get("usage").and_then(tokens), None)
 }
 
-/// What a response used: `usage` there is what the text model used.
+/// The token counts of a response, in which `usage` counts the tokens of the text model.
 pub(super) fn of_response(response: &Map<String, Value>) -> Option<Usage> {
     Usage::of(of_images(response), response.get("usage").and_then(tokens))
 }
 
-/// What the images of a response used, as the image endpoints would say it; where the upstream does not tell it apart,
-/// all that it says.
-pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<Tokens> {
+/// The token counts of the images of a response, as the image endpoints would report them; if the upstream does not count
+/// them apart, those of the whole response.
+pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<TokenCounts> {
     of_images(response).or_else(|| {
         let text = response.get("usage").and_then(tokens)?;
-        Some(Tokens { input_image: 0, input_text: text.input, output_image: 0, output_text: text.output, ..text })
+        Some(TokenCounts { input_image: 0, input_text: text.input, output_image: 0, output_text: text.output, ..text })
     })
 }
 
-fn of_images(response: &Map<String, Value>) -> Option<Tokens> {
+fn of_images(response: &Map<String, Value>) -> Option<TokenCounts> {
     response.get("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(tokens)
 }
 
@@ -263,15 +263,15 @@ fn count(value: &Value) -> Option<u64> {
 
 impl Usage {
     /// Of both models, where anything is known of either.
-    pub(super) fn of(image: Option<Tokens>, host: Option<Tokens>) -> Option<Self> {
+    pub(super) fn of(image: Option<TokenCounts>, host: Option<TokenCounts>) -> Option<Self> {
         let total = sum_tokens(image, host)?.total;
         Some(Self { image, host, total })
     }
 }
 
-// === impl Tokens ===
+// === impl TokenCounts ===
 
-impl Tokens {
+impl TokenCounts {
     /// Both together.
     const fn and(self, other: Self) -> Self {
         Self {
@@ -373,7 +373,14 @@ mod tests {
         let usage = tokens(&json!({"input_tokens": 17.0, "output_tokens": 196})).expect("has counts");
         assert_eq!(
             usage,
-            Tokens { input: 17, input_text: 17, output: 196, output_image: 196, total: 213, ..Tokens::default() }
+            TokenCounts {
+                input: 17,
+                input_text: 17,
+                output: 196,
+                output_image: 196,
+                total: 213,
+                ..TokenCounts::default()
+            }
         );
         assert_eq!(tokens(&json!("many")), None);
         assert_eq!(tokens(&json!({"total_tokens": 5})), None);

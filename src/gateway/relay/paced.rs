@@ -41,7 +41,7 @@ impl<B> PacedBody<B> {
     }
 
     fn break_off<T>(&mut self, broken: Broken) -> Poll<Option<Result<T, BrokeOff>>> {
-        // Whoever waits for this reader must not wait any longer.
+        // The dropped body releases the job that waits for this reader.
         self.body = None;
         Poll::Ready(Some(Err(broken.into())))
     }
@@ -93,9 +93,9 @@ mod tests {
     const PIECE: usize = 64 * 1024;
 
     /// A body that is sent piece by piece.
-    struct Sent(mpsc::Receiver<Bytes>);
+    struct ChannelBody(mpsc::Receiver<Bytes>);
 
-    impl Body for Sent {
+    impl Body for ChannelBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -108,10 +108,10 @@ mod tests {
     }
 
     /// A body of so many pieces, and of those that are sent later. It has no end as long as there is a sender.
-    fn body(pieces: usize) -> (mpsc::Sender<Bytes>, Sent) {
+    fn body(pieces: usize) -> (mpsc::Sender<Bytes>, ChannelBody) {
         let (sender, receiver) = mpsc::channel(128);
         (0..pieces).for_each(|_| sender.try_send(Bytes::from(vec![0; PIECE])).unwrap());
-        (sender, Sent(receiver))
+        (sender, ChannelBody(receiver))
     }
 
     /// Reads with this pause after each frame. Returns the number of frames, and why there were no more.

@@ -35,7 +35,7 @@ pub(super) struct Rewrite {
     complete: bool,
 }
 
-/// What an answer held, once it is complete. A name is that of the upstream.
+/// The content of an answer, once it is complete. A name is that of the upstream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     /// Each image passed on.
@@ -53,7 +53,7 @@ pub(crate) struct Summary {
 /// An image that was passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeliveredImage {
-    /// What it is, where its head told.
+    /// Its format and size, if its head named them.
     pub(crate) facts: Option<Facts>,
     /// The quality that the upstream names.
     pub(crate) quality: Option<String>,

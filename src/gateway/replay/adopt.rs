@@ -53,9 +53,9 @@ pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &Shared
 /// being a retry is no objection.
 pub(super) async fn in_progress(orphans: &Arc<Orphans>, caller: &Caller, task: &SharedTask) -> Option<Follower> {
     let mut candidates = orphans.candidates(caller, task);
-    candidates.retain(|candidate| candidate.called_back && candidate.standing != Standing::Attended);
+    candidates.retain(|candidate| candidate.retry_expected && candidate.standing != Standing::Attended);
     let same = same(candidates, task, &mut None).await;
-    same.iter().find_map(|candidate| orphans.follow(candidate.place).or_else(|| orphans.recall(candidate.place)))
+    same.iter().find_map(|candidate| orphans.follow_expected(candidate.place))
 }
 
 /// Who really is the same request. Files are read only where everything else fits, and once.

@@ -5,6 +5,7 @@
 //! removes it; one that leaves earlier leaves an orphan again. A retry that arrives while others are reading follows
 //! beside them. A remembered end is given to every retry.
 
+mod follow;
 mod hold;
 mod index;
 
@@ -34,7 +35,7 @@ use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::Timestamp;
 pub(crate) use index::JobRegistration;
 pub(super) use index::{Candidate, Place, Standing};
-use index::{Entry, Index, Mode, RemovedAnswer, unknown};
+use index::{Entry, Index, Mode, RemovedAnswer};
 
 /// The most finished orphans that are kept; beyond it the oldest one is dropped, of the API key whose orphans hold the
 /// most bytes.
@@ -170,9 +171,9 @@ impl Orphans {
     }
 
     /// The caller is about to be told to come back, so the job goes on without it.
-    pub(super) fn call_back(&self, place: Place) {
+    pub(super) fn expect_retry(&self, place: Place) {
         if let Some(entry) = self.index().entries.get_mut(&place) {
-            entry.called_back = true;
+            entry.retry_expected = true;
         }
     }
 
@@ -190,49 +191,18 @@ impl Orphans {
         self.index().entries.get(&place).is_some_and(Entry::is_wanted)
     }
 
-    /// What may be the same request: same key, same cheap hash.
+    /// The jobs that may have the same request: the same key and the same cheap hash.
     pub(super) fn candidates(&self, caller: &Caller, task: &SharedTask) -> Vec<Candidate> {
         let rough = rough(&self.hasher, task);
         let index = self.index();
         let entries = index.entries.range((rough, 0)..=(rough, u64::MAX));
         let candidate = |place: &Place, entry: &Entry| {
             let (identity, retries) = (Arc::clone(&entry.identity), entry.retries);
-            let (standing, called_back) = (entry.standing()?, entry.called_back);
-            Some(Candidate { place: *place, identity, standing, retries, called_back })
+            let (standing, retry_expected) = (entry.standing()?, entry.retry_expected);
+            Some(Candidate { place: *place, identity, standing, retries, retry_expected })
         };
         let of_key = entries.filter(|(_, entry)| entry.key == *caller.key());
         of_key.filter_map(|(place, entry)| candidate(place, entry)).collect()
-    }
-
-    /// Follows the job for a retry, if that is still possible. The job is an orphan again if the last of its followers
-    /// leaves before the end.
-    pub(super) fn follow(self: &Arc<Self>, place: Place) -> Option<Follower> {
-        let tape = {
-            let mut index = self.index();
-            let entry = index.entries.get_mut(&place)?;
-            if !matches!(entry.standing(), Some(Standing::Attended | Standing::Orphan)) || entry.tape.has_gap() {
-                return None;
-            }
-            entry.mode = Mode::Written;
-            entry.readers += 1;
-            entry.retries += 1;
-            Arc::clone(&entry.tape)
-        };
-        self.changed.send_replace(());
-        Some(self.told(&tape, place, true))
-    }
-
-    /// The error for a retry that cannot get the answer of a job which was, or may have been, paid for.
-    pub(super) fn unknown() -> Follower {
-        Follower::of(&unknown())
-    }
-
-    /// An end that is remembered, if it still is. A caller who was told to come back has come.
-    pub(super) fn recall(&self, place: Place) -> Option<Follower> {
-        let mut index = self.index();
-        let entry = index.entries.get_mut(&place).filter(|entry| entry.mode == Mode::Remembered)?;
-        entry.called_back = false;
-        Some(Follower::of(&entry.tape))
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<()> {

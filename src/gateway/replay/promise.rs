@@ -97,16 +97,16 @@ impl<M: Recordable> Pair<M> {
 // === impl Waiting ===
 
 impl<M: Recordable> Waiting<M> {
-    /// What the job made. If there is nothing until then, and the job is registered, the caller is told to come back.
+    /// Waits for the answer of the job. If there is none at `until`, and the job is registered, the caller is told to come back.
     ///
     /// # Errors
     ///
-    /// What the job ended with, or [`Error::InProgress`].
+    /// Returns the error that the job ended with, or [`Error::InProgress`].
     pub(crate) async fn answer(mut self, until: Instant) -> Result<AnswerSource<M>, Error> {
         let given = std::future::poll_fn(|cx| self.poll(cx));
         let given = match &self.0.registered {
             Some(Registered { orphans, place }) => timeout_at(until, given).await.unwrap_or_else(|_| {
-                orphans.call_back(*place);
+                orphans.expect_retry(*place);
                 Err(Error::InProgress)
             }),
             // Nobody would find it again.

@@ -1,7 +1,7 @@
 //! The room over a real store and real files, with answers that come when a test says so.
 
-mod called_back;
 mod commits;
+mod expected_retry;
 mod keyed;
 mod orphans;
 mod tape;

@@ -35,7 +35,7 @@ pub(crate) struct Record {
     pub(crate) n: Option<u32>,
     /// What really was in the answer, image by image.
     pub(crate) delivered: Vec<Delivered>,
-    /// What the model that makes images used, as the upstream counted it.
+    /// The tokens of the model that makes images, as the upstream counted them.
     pub(crate) usage: Option<Usage>,
     /// What it cost, where a price is known.
     pub(crate) cost_usd: Option<f64>,
@@ -69,13 +69,13 @@ pub(crate) struct Record {
     pub(crate) error_reason: Option<String>,
     /// The reason of the failure, in words of the upstream that are safe to show.
     pub(crate) error_detail: Option<String>,
-    /// How many of the images asked for are not in an answer that is complete, if any.
+    /// The number of the images asked for that a complete answer lacks, if any.
     pub(crate) missing: Option<u32>,
     /// The model that made the images, as the upstream names it, or else as the request does.
     pub(crate) image_model: Option<String>,
     /// The text model that ran the image tool, or made a response without one, as the upstream names it.
     pub(crate) host_model: Option<String>,
-    /// What that text model used, as the upstream counted it.
+    /// The tokens of that text model, as the upstream counted them.
     pub(crate) host_usage: Option<Usage>,
     /// True if a smaller image was asked for although the larger one, whose call failed, may have been paid for as well.
     pub(crate) maybe_paid_twice: bool,
@@ -84,7 +84,7 @@ pub(crate) struct Record {
 // === impl Record ===
 
 impl Record {
-    /// How many of the images asked for are not in the answer; `None` unless it is complete and lacks some.
+    /// The number of the images asked for that the answer lacks; `None` unless it is complete and lacks some.
     pub(crate) fn count_missing(&self) -> Option<u32> {
         let delivered = u32::try_from(self.delivered.len()).unwrap_or(u32::MAX);
         let missing = self.n.filter(|_| self.state == State::Succeeded)?.saturating_sub(delivered);

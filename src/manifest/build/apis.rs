@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 use super::{Kind, Member, Node, Problem, Recipe, Value, limits, set, string, text};
 use crate::manifest::package::unwanted;
 use crate::manifest::text::Source;
-use front::Reference;
+use front::ApiFrontMatter;
 
-/// What a document's name ends with.
+/// The ending of a document's name.
 const ENDING: &str = ".md";
 /// It is about the folder, and no API reference.
 const ABOUT: &str = "readme.md";
 
-/// What became of the API references.
+/// The API references of a tree, and their faults.
 #[derive(Default)]
-pub(super) struct Apis {
+pub(super) struct ApiReferences {
     /// The entries, of which some may be missing where there are problems.
     pub(super) entries: Vec<Node>,
     /// Their ids, also of those that have problems.
@@ -29,8 +29,8 @@ pub(super) struct Apis {
 }
 
 /// Makes the entries.
-pub(super) fn apis(recipe: &Recipe<'_>, previous: Option<&Node>, problems: &mut Vec<Problem>) -> Apis {
-    let mut apis = Apis::default();
+pub(super) fn apis(recipe: &Recipe<'_>, previous: Option<&Node>, problems: &mut Vec<Problem>) -> ApiReferences {
+    let mut apis = ApiReferences::default();
     let before: Vec<&Node> = previous.iter().filter_map(|root| root.get("apis")).flat_map(Node::elements).collect();
     for (id, path) in documents(recipe, problems) {
         match entry(recipe, &id, &path, &before) {
@@ -120,7 +120,7 @@ fn entry(recipe: &Recipe<'_>, id: &str, path: &str, before: &[&Node]) -> Result<
     Ok(Node::new(Value::Object(members)))
 }
 
-fn read(recipe: &Recipe<'_>, id: &str, path: &str) -> Result<Reference, Vec<Problem>> {
+fn read(recipe: &Recipe<'_>, id: &str, path: &str) -> Result<ApiFrontMatter, Vec<Problem>> {
     let bytes = match recipe.files.read(path, limits().archive_bytes) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Err(vec![Problem::new(path, "went away while it was read")]),

@@ -14,7 +14,7 @@ use crate::manifest::text::Source;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What a skill names its API references by, in `metadata` and in its entry.
+/// The field that names a skill's API references, in `metadata` and in its entry.
 const API_DOCS: &str = "api_docs";
 
 /// Makes the entry of a skill; `ids` are those of the API references.
@@ -67,7 +67,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|word| !word.is_empty())
 }
 
-/// What is wrong with a document, by its lines.
+/// The faults of a document, by its lines.
 fn at(path: &str, bytes: &[u8], faults: Vec<FrontFault>) -> Vec<Problem> {
     let source = Source::new(path, bytes);
     let problem = |fault: FrontFault| Problem {
@@ -96,7 +96,7 @@ fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec
     }
 }
 
-/// What `api_docs` names is there: an API reference, an address, or a file of the repository.
+/// Each item of `api_docs` leads somewhere: to an API reference, an address, or a file of the repository.
 fn documents(recipe: &Recipe<'_>, file: &SkillFile<'_>, ids: &BTreeSet<String>) -> Result<(), Vec<FrontFault>> {
     let Some(said) = file.front.metadata.get(API_DOCS) else { return Ok(()) };
     let is_file = |path: &str| matches!(recipe.files.metadata(path), Ok(Some(_)));

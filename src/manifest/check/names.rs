@@ -148,7 +148,7 @@ fn releases(manifest: &Located<'_>, findings: &mut Findings) {
             seen.insert((name, release(version)), (sum, place));
             continue;
         };
-        // What has no checksum may be anything.
+        // A package without a checksum is not compared.
         let is_same = sum.is_some() && *before == sum;
         let (rule, content) = if is_same { (&M037, "the same") } else { (&M036, "another") };
         let message = format!("`{}` {} stands here again, with {content} content", shown(name), shown(version));

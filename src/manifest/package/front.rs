@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
 
 /// More front matter than this is not read.
@@ -75,7 +76,7 @@ impl FrontError {
 ///
 /// Where it is not UTF-8, has no front matter, or one that cannot be read.
 pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontError> {
-    let Parts { raw, place, body } = parts::<Raw>(bytes)?;
+    let FrontDocument { raw, place, body } = parts::<RawSkillFrontMatter>(bytes)?;
     let front = FrontMatter {
         name: raw.name.map(|name| place.word(name)),
         description: raw.description.map(|text| place.word(text)),
@@ -88,26 +89,35 @@ pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontError> {
     Ok(SkillFile { front, front_span: place.whole(), body })
 }
 
+/// Front matter that is read one key after the other, so that each key keeps its place in the file.
+pub(in crate::manifest) trait FieldReader: Default {
+    /// The shape that the message about another shape names.
+    const EXPECTED: &'static str;
+
+    /// Reads the value of a key.
+    fn read_value<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error>;
+}
+
 /// A document with front matter, taken apart.
-pub(in crate::manifest) struct Parts<'a, T> {
-    /// What the front matter says.
+pub(in crate::manifest) struct FrontDocument<'a, T> {
+    /// The front matter.
     pub(in crate::manifest) raw: T,
-    /// Where it stands.
-    pub(in crate::manifest) place: Place<'a>,
+    /// The text of the front matter and its offset.
+    pub(in crate::manifest) place: FrontMatterSource<'a>,
     /// The text behind it.
     pub(in crate::manifest) body: &'a str,
 }
 
-/// Where front matter stands in its file.
+/// The text of front matter, and its offset in the file.
 #[derive(Clone, Copy)]
-pub(in crate::manifest) struct Place<'a> {
+pub(in crate::manifest) struct FrontMatterSource<'a> {
     yaml: &'a str,
     offset: usize,
 }
 
-// === impl Place ===
+// === impl FrontMatterSource ===
 
-impl Place<'_> {
+impl FrontMatterSource<'_> {
     /// The bytes of all of it.
     pub(in crate::manifest) fn whole(self) -> Range<usize> {
         self.offset..self.offset + self.yaml.len()
@@ -129,12 +139,12 @@ impl Place<'_> {
 /// # Errors
 ///
 /// As [`read`].
-pub(in crate::manifest) fn parts<T: DeserializeOwned>(bytes: &[u8]) -> Result<Parts<'_, T>, FrontError> {
+pub(in crate::manifest) fn parts<T: FieldReader>(bytes: &[u8]) -> Result<FrontDocument<'_, T>, FrontError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| FrontError::new("is not UTF-8", error.valid_up_to()..error.valid_up_to() + 1))?;
     let (front_span, body) = split(text)?;
-    let place = Place { yaml: text.get(front_span.clone()).unwrap_or_default(), offset: front_span.start };
-    let raw = serde_saphyr::from_str_with_options(place.yaml, options()).map_err(|error| {
+    let place = FrontMatterSource { yaml: text.get(front_span.clone()).unwrap_or_default(), offset: front_span.start };
+    let FieldMap(raw) = serde_saphyr::from_str_with_options(place.yaml, options()).map_err(|error| {
         let at = error.location().map_or(place.offset..place.offset, |location| place.bytes(location));
         let message = error.without_snippet().to_string();
         let message = message.lines().next().unwrap_or_default();
@@ -142,7 +152,7 @@ pub(in crate::manifest) fn parts<T: DeserializeOwned>(bytes: &[u8]) -> Result<Pa
         let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message).trim();
         FrontError::new(format!("has front matter that cannot be read: {message}"), at)
     })?;
-    Ok(Parts { raw, place, body })
+    Ok(FrontDocument { raw, place, body })
 }
 
 /// The first heading of a document.
@@ -217,9 +227,9 @@ fn span(location: Location, yaml: &str) -> Range<usize> {
     start..start + length
 }
 
-/// As it comes from the YAML.
+/// The front matter as the YAML has it.
 #[derive(Default)]
-struct Raw {
+struct RawSkillFrontMatter {
     name: Option<Spanned<String>>,
     description: Option<Spanned<String>>,
     license: Option<Spanned<String>>,
@@ -229,16 +239,10 @@ struct Raw {
     unknown: Vec<Spanned<String>>,
 }
 
-impl Raw {
-    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
-        let mut raw = Self::default();
-        while let Some(key) = map.next_key::<Spanned<String>>()? {
-            raw.take(key, &mut map)?;
-        }
-        Ok(raw)
-    }
+impl FieldReader for RawSkillFrontMatter {
+    const EXPECTED: &'static str = "a mapping of names to texts";
 
-    fn take<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error> {
+    fn read_value<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error> {
         match key.value.as_str() {
             "name" => self.name = Some(map.next_value()?),
             "description" => self.description = Some(map.next_value()?),
@@ -255,21 +259,30 @@ impl Raw {
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+/// Front matter as one `T`.
+struct FieldMap<T>(T);
+
+struct FieldMapVisitor<T>(PhantomData<T>);
+
+impl<'de, T: FieldReader> Deserialize<'de> for FieldMap<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Raw;
+        deserializer.deserialize_map(FieldMapVisitor(PhantomData))
+    }
+}
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a mapping of names to texts")
-            }
+impl<'de, T: FieldReader> Visitor<'de> for FieldMapVisitor<T> {
+    type Value = FieldMap<T>;
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Raw, A::Error> {
-                Raw::read(map)
-            }
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(T::EXPECTED)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FieldMap<T>, A::Error> {
+        let mut fields = T::default();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            fields.read_value(key, &mut map)?;
         }
-        deserializer.deserialize_map(Fields)
+        Ok(FieldMap(fields))
     }
 }
 
@@ -336,7 +349,8 @@ mod tests {
                 },
             }
         };
-        let reads = |options| serde_saphyr::from_str_with_options::<Raw>(yaml, options).is_ok();
+        let reads =
+            |options| serde_saphyr::from_str_with_options::<FieldMap<RawSkillFrontMatter>>(yaml, options).is_ok();
         assert!(reads(far()));
         let ours = || options().budget.expect("a budget");
         let near: [fn(&mut serde_saphyr::Budget, &serde_saphyr::Budget); 2] =

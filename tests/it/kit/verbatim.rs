@@ -48,7 +48,7 @@ impl Verbatim {
         *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = (content_type, body);
     }
 
-    /// How often it was asked for images.
+    /// The number of requests for images.
     pub(crate) fn attempts(&self) -> usize {
         self.shared.attempts.load(Ordering::SeqCst)
     }

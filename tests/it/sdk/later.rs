@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::run;
 use crate::kit::{Account, Gateway, Verbatim, picture};
 
-/// How an answer comes about.
+/// The operation and transport that an answer comes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Whole,
@@ -22,7 +22,7 @@ enum Way {
     TaskStream,
 }
 
-/// What an upstream says, and what is to be read from it.
+/// The body of an upstream's answer, and the values that a caller is to read from it.
 struct Said {
     content_type: &'static str,
     body: String,

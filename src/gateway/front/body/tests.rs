@@ -65,18 +65,18 @@ async fn a_body_that_unpacks_to_too_much_is_refused_whatever_a_frame_holds() {
 }
 
 /// A caller with this key.
-struct Owner(&'static str);
+struct KeyTicket(&'static str);
 
-impl Ticket for Owner {
+impl Ticket for KeyTicket {
     fn key(&self) -> Option<&str> {
         Some(self.0)
     }
 }
 
 /// A body of which only this part comes.
-struct Unfinished(Option<Bytes>);
+struct UnfinishedBody(Option<Bytes>);
 
-impl http_body::Body for Unfinished {
+impl http_body::Body for UnfinishedBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -88,8 +88,11 @@ impl http_body::Body for Unfinished {
 /// Reads a body of a key in one of both ways, and says with which status it is refused.
 async fn refused(body: Body, key: &'static str, keeps: bool, spool: &Spool) -> Option<u16> {
     let body = json_body("identity", body, 1000);
-    let error =
-        if keeps { body.keep(&Owner(key), spool).await.err() } else { body.read(&Owner(key), spool).await.err() };
+    let error = if keeps {
+        body.keep(&KeyTicket(key), spool).await.err()
+    } else {
+        body.read(&KeyTicket(key), spool).await.err()
+    };
     error.map(|error| error.code().status())
 }
 
@@ -99,7 +102,7 @@ async fn a_body_that_comes_counts_against_the_memory_of_its_key_until_it_has_com
         let folder = TempDir::new().unwrap();
         let spool = Spool::with_memory_per_key(folder.path(), 100).unwrap();
         let whole = |length: usize| framed(&vec![b' '; length].into(), 10).0;
-        let unfinished = Body::wrap(Unfinished(Some(vec![b' '; 60].into())));
+        let unfinished = Body::wrap(UnfinishedBody(Some(vec![b' '; 60].into())));
         let mut unfinished = Box::pin(refused(unfinished, "key_a", keeps, &spool));
         assert!(poll_fn(|cx| Poll::Ready(unfinished.as_mut().poll(cx))).await.is_pending());
         assert_eq!(spool.usage().memory, 60, "{keeps}");

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::data_url::{DataUrl, Fault};
 use super::fields::{self, Fields};
-use super::gathered::Gathered;
+use super::form_buffer::FormBuffer;
 use super::lexer::{Lexer, Place, Sink};
 use super::{Images, no_room};
 use crate::error::{Error, Reason, Rejection};
@@ -57,7 +57,7 @@ pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditFo
         came: Came::default(),
         current: Current::default(),
     };
-    let (mut memory, mut gathered) = (spool.memory(), Gathered::default());
+    let (mut memory, mut gathered) = (spool.memory(), FormBuffer::default());
     while let Some(data) = arriving.data().await? {
         // Only the text of an image is gathered: whatever else comes may be refused at once.
         let data = if reading.is_in_image() { gathered.add(data) } else { Some(data) };

@@ -17,7 +17,7 @@ use http_body_util::BodyDataStream;
 use multer::{Field, Multipart};
 
 use super::fields::{self, Fields};
-use super::gathered::Gathered;
+use super::form_buffer::FormBuffer;
 use super::{Images, TEXT_MAX, no_room};
 use crate::error::{Error, Reason, Rejection};
 use crate::gateway::front::body::Arriving;
@@ -167,7 +167,7 @@ impl Reading<'_> {
     /// An image, into the spool, as it comes.
     async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<Upload, Error> {
         let mut writer = self.spool.open().await.map_err(|error| no_room(&error))?;
-        let mut gathered = Gathered::default();
+        let mut gathered = FormBuffer::default();
         while let Some(piece) = self.piece(&mut part).await? {
             if writer.len() + (gathered.len() + piece.len()) as u64 >= MAX_UPLOAD_IMAGE_BYTES {
                 return Err(too_large(name));

@@ -166,7 +166,7 @@ async fn bytes_that_came_quickly_pay_for_one_window_at_most() {
 async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::with_memory_per_key(folder.path(), 1000).unwrap().owned_by(Some("key_a"));
-    // What is not too much has no image.
+    // A form within the limit is refused later, because it has no image.
     for (length, status) in [(500, 400), (2000, 429)] {
         let prompt = "a".repeat(length);
         let json = format!(r#"{{"prompt":"{prompt}"}}"#);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::gateway::relay::tap::{Broken, Without};
 use crate::gateway::relay::{
-    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, Tokens, Unkept, Usage, gather, keep, prove_drawn,
+    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, TokenCounts, Unkept, Usage, gather, keep, prove_drawn,
 };
 use crate::gateway::spool::Spool;
 use crate::gateway::spool::waits::tests::noted;
@@ -130,7 +130,7 @@ async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image(
         quality.into_iter().for_each(|quality| expected["quality"] = json!(quality));
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
         let counted = summary.usage.expect("tokens");
-        let output = |tokens: Option<Tokens>| tokens.map(|tokens| tokens.output);
+        let output = |tokens: Option<TokenCounts>| tokens.map(|tokens| tokens.output);
         assert_eq!((ending, counted.total), (Ending::Complete, 293));
         assert_eq!((output(counted.image), output(counted.host)), (Some(196), Some(50)));
         assert_eq!((summary.delivered.len(), summary.delivered[0].quality.as_deref()), (1, quality));
@@ -339,7 +339,7 @@ async fn several_kept_images_are_one_answer() {
         images.push(keep(proven, spool.begin().expect("a place")).await.expect("kept"));
     }
     let answer = Asked { count: 2, ..asked(false) };
-    let lost = Usage::of(Some(Tokens { input: 5, input_text: 5, total: 5, ..Tokens::default() }), None);
+    let lost = Usage::of(Some(TokenCounts { input: 5, input_text: 5, total: 5, ..TokenCounts::default() }), None);
     let before = noted();
     let (text, ending, summary) = read(gather(images, answer, lost)).await;
     assert_eq!(noted(), before, "no file is read on a thread of the runtime");

@@ -37,7 +37,7 @@ pub(in super::super) struct Entry {
     /// True if somebody has left without all of the answer, and no retry has read it since.
     pub(in super::super) owed: bool,
     /// True if its caller was told to come back for the answer.
-    pub(in super::super) called_back: bool,
+    pub(in super::super) retry_expected: bool,
     pub(in super::super) mode: Mode,
     /// The file of an answer that is not durable yet.
     pub(in super::super) unfinished: Option<PendingFile>,
@@ -101,7 +101,7 @@ pub(in super::super) struct Candidate {
     /// The number of retries that follow it already.
     pub(in super::super) retries: usize,
     /// True if its caller was told to come back for the answer.
-    pub(in super::super) called_back: bool,
+    pub(in super::super) retry_expected: bool,
 }
 
 // === impl Index ===
@@ -160,7 +160,7 @@ impl Entry {
             retries: 0,
             holds: 0,
             owed: false,
-            called_back: false,
+            retry_expected: false,
             mode,
             unfinished: None,
             stored: None,
@@ -194,7 +194,7 @@ impl Entry {
 
     /// True if somebody waits for the answer or reads it, or was told to come back for it.
     pub(in super::super) fn is_wanted(&self) -> bool {
-        self.holds > 0 || self.called_back || self.standing() != Some(Standing::Orphan)
+        self.holds > 0 || self.retry_expected || self.standing() != Some(Standing::Orphan)
     }
 
     /// True if everybody who has asked for the answer has it.

@@ -7,14 +7,14 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use serde_saphyr::Spanned;
 
 use crate::manifest::check::nearest;
-use crate::manifest::package::front::{self, FrontError, Parts, Place, Word};
+use crate::manifest::package::front::{self, FieldReader, FrontDocument, FrontError, FrontMatterSource, Word};
 
-/// What an API reference can say of itself.
+/// The fields of the front matter of an API reference.
 const FIELDS: [&str; 6] = ["id", "title", "product", "language", "tags", "source_urls"];
 
-/// What an API reference says of itself, all of it in good form.
+/// The front matter of an API reference, after every field has passed its check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reference {
+pub(super) struct ApiFrontMatter {
     pub(super) title: String,
     pub(super) product: String,
     pub(super) language: String,
@@ -27,13 +27,13 @@ pub(super) struct Reference {
 /// # Errors
 ///
 /// Everything that is wrong with its front matter.
-pub(super) fn read(bytes: &[u8], id: &str) -> Result<Reference, Vec<FrontError>> {
-    let Parts { raw, place, body } = front::parts::<Raw>(bytes).map_err(|error| vec![error])?;
-    let mut faults = Faults { place, found: Vec::new() };
+pub(super) fn read(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontError>> {
+    let FrontDocument { raw, place, body } = front::parts::<RawApiFrontMatter>(bytes).map_err(|error| vec![error])?;
+    let mut faults = FaultList { place, found: Vec::new() };
     faults.unknown(&raw.unknown);
     faults.id(raw.id, id);
     let title = raw.title.map(|title| faults.line("title", title)).or_else(|| front::heading(body));
-    let reference = Reference {
+    let reference = ApiFrontMatter {
         title: title.unwrap_or_else(|| faults.missing("title", "the name of the document")),
         product: faults.required("product", raw.product, "the name of what it describes"),
         language: faults.required("language", raw.language, "a programming language, `http`, or a language tag"),
@@ -43,15 +43,15 @@ pub(super) fn read(bytes: &[u8], id: &str) -> Result<Reference, Vec<FrontError>>
     if faults.found.is_empty() { Ok(reference) } else { Err(faults.found) }
 }
 
-/// What is wrong, with its places.
-struct Faults<'a> {
-    place: Place<'a>,
+/// The faults, with their places.
+struct FaultList<'a> {
+    place: FrontMatterSource<'a>,
     found: Vec<FrontError>,
 }
 
-// === impl Faults ===
+// === impl FaultList ===
 
-impl Faults<'_> {
+impl FaultList<'_> {
     fn add(&mut self, message: String, span: Range<usize>) {
         self.found.push(FrontError { message, span });
     }
@@ -106,10 +106,10 @@ impl Faults<'_> {
     }
 
     /// The words of a list, or of a text that `divides` them.
-    fn words(&mut self, field: &str, list: List, divides: impl Fn(char) -> bool) -> Vec<String> {
+    fn words(&mut self, field: &str, list: StringList, divides: impl Fn(char) -> bool) -> Vec<String> {
         match list {
-            List::Text(text) => text.split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
-            List::Words(words) => words.into_iter().map(|word| self.element(field, word)).collect(),
+            StringList::Text(text) => text.split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            StringList::Words(words) => words.into_iter().map(|word| self.element(field, word)).collect(),
         }
     }
 
@@ -122,20 +122,22 @@ impl Faults<'_> {
     }
 }
 
-/// As it comes from the YAML.
+/// The front matter as the YAML has it.
 #[derive(Default)]
-struct Raw {
+struct RawApiFrontMatter {
     id: Option<Spanned<String>>,
     title: Option<Spanned<String>>,
     product: Option<Spanned<String>>,
     language: Option<Spanned<String>>,
-    tags: Option<List>,
-    source_urls: Option<List>,
+    tags: Option<StringList>,
+    source_urls: Option<StringList>,
     unknown: Vec<Spanned<String>>,
 }
 
-impl Raw {
-    fn take<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error> {
+impl FieldReader for RawApiFrontMatter {
+    const EXPECTED: &'static str = "a mapping of names to texts and lists of texts";
+
+    fn read_value<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error> {
         match key.value.as_str() {
             "id" => self.id = Some(map.next_value()?),
             "title" => self.title = Some(map.next_value()?),
@@ -152,60 +154,36 @@ impl Raw {
     }
 }
 
-struct Fields;
-
-impl<'de> Visitor<'de> for Fields {
-    type Value = Raw;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a mapping of names to texts and lists of texts")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
-        let mut raw = Raw::default();
-        while let Some(key) = map.next_key::<Spanned<String>>()? {
-            raw.take(key, &mut map)?;
-        }
-        Ok(raw)
-    }
-}
-
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields)
-    }
-}
-
-/// Texts, each with its place, or all of them in one.
-enum List {
+/// StringListVisitor, each with its place, or all of them in one.
+enum StringList {
     Text(String),
     Words(Vec<Spanned<String>>),
 }
 
-struct Texts;
+struct StringListVisitor;
 
-impl<'de> Visitor<'de> for Texts {
-    type Value = List;
+impl<'de> Visitor<'de> for StringListVisitor {
+    type Value = StringList;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a text or a list of texts")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<List, E> {
-        Ok(List::Text(text.to_owned()))
+    fn visit_str<E: Error>(self, text: &str) -> Result<StringList, E> {
+        Ok(StringList::Text(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<StringList, A::Error> {
         let mut words = Vec::new();
         while let Some(word) = seq.next_element()? {
             words.push(word);
         }
-        Ok(List::Words(words))
+        Ok(StringList::Words(words))
     }
 }
 
-impl<'de> Deserialize<'de> for List {
+impl<'de> Deserialize<'de> for StringList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Texts)
+        deserializer.deserialize_any(StringListVisitor)
     }
 }

@@ -7,11 +7,11 @@ const WRITE_AT: usize = 64 * 1024;
 
 /// Bytes that wait for their write.
 #[derive(Debug, Default)]
-pub(super) struct Gathered(BytesMut);
+pub(super) struct FormBuffer(BytesMut);
 
-// === impl Gathered ===
+// === impl FormBuffer ===
 
-impl Gathered {
+impl FormBuffer {
     /// The number of bytes that wait.
     pub(super) fn len(&self) -> usize {
         self.0.len()

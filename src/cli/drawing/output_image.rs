@@ -7,14 +7,14 @@ use crate::client::{Error, Image, ResizedImage};
 use crate::image::{Format, Size};
 
 /// An image on its way to a file.
-pub(super) enum Kept {
+pub(super) enum OutputImage {
     AsItCame(Image),
     Resized(ResizedImage),
 }
 
-// === impl Kept ===
+// === impl OutputImage ===
 
-impl Kept {
+impl OutputImage {
     /// Resizes an image that is smaller than `wanted`. One that cannot be resized is paid for all the same: it is kept as
     /// it came, and the reason goes with it.
     pub(super) async fn of(image: Image, wanted: Option<Size>) -> (Self, Option<Error>) {

@@ -19,7 +19,7 @@ const REFRESH_EVERY: Duration = Duration::from_millis(250);
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The task that keeps the book up to date.
-pub(super) struct Watch {
+pub(super) struct KeyRefresh {
     stopping: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -40,13 +40,13 @@ impl Keys {
                 stops = timeout(REFRESH_EVERY, stopped.cancelled()).await.is_ok();
             }
         });
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(Watch { stopping, task });
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefresh { stopping, task });
     }
 
     /// Ends the watch and writes the counts, because the store is about to be closed.
     pub(crate) async fn stop(&self) {
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Watch { stopping, mut task }) = watch {
+        if let Some(KeyRefresh { stopping, mut task }) = watch {
             stopping.cancel();
             // Not in the middle of a write: its counts would be lost.
             if timeout(STOP_PATIENCE, &mut task).await.is_err() {

@@ -13,21 +13,21 @@ use tokio::io::{AsyncRead as _, ReadBuf};
 const PIECE: usize = 64 << 10;
 
 /// The rest of a file.
-pub(super) struct Pieces {
+pub(super) struct PackageBody {
     file: tokio::fs::File,
     left: u64,
 }
 
-// === impl Pieces ===
+// === impl PackageBody ===
 
-impl Pieces {
+impl PackageBody {
     /// So many bytes of a file.
     pub(super) fn of(file: File, length: u64) -> Self {
         Self { file: file.into(), left: length }
     }
 }
 
-impl Body for Pieces {
+impl Body for PackageBody {
     type Data = Bytes;
     type Error = Error;
 

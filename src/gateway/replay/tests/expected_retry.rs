@@ -3,7 +3,7 @@
 use super::*;
 
 /// A job in flight whose caller was told to come back.
-async fn called_back(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Promise<Made> {
+async fn job_with_expected_retry(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Promise<Made> {
     let (waiting, promise) = replay.expect(caller, job, JobRegistration::default());
     assert_eq!(waiting.answer(Instant::now()).await.err(), Some(Error::InProgress));
     promise
@@ -17,11 +17,18 @@ async fn who_was_told_to_come_back_gets_the_answer_once_without_saying_that_it_i
     assert!(replay.in_progress(&house.ada, &task).await.is_none());
     drop(replay.expect::<Made>(&house.ada, &job, JobRegistration::default()));
     assert!(replay.in_progress(&house.ada, &task).await.is_none(), "nobody told this one to come back");
-    let promise = called_back(&replay, &house.ada, &job).await;
+    let promise = job_with_expected_retry(&replay, &house.ada, &job).await;
     assert!(replay.in_progress(&house.bob, &task).await.is_none());
     let early = replay.in_progress(&house.ada, &task).await.expect("the job, in flight");
     assert!(replay.in_progress(&house.ada, &task).await.is_none(), "another request is another job");
     drop(early);
+    // Two requests that have both seen the job before one of them follows it.
+    let orphans = replay.orphans.as_ref().expect("orphans");
+    let expected = orphans.candidates(&house.ada, &task).into_iter().find(|candidate| candidate.retry_expected);
+    let place = expected.expect("the job").place;
+    let (one, other) = (orphans.follow_expected(place), orphans.follow_expected(place));
+    assert!(one.is_some() && other.is_none(), "of two requests at once one is the retry");
+    drop(one);
     promise.done(Ok(Made::whole(b"an image"))).await;
     let follower = replay.in_progress(&house.ada, &task).await.expect("the answer");
     assert_eq!(follower.collect().await.unwrap().to_bytes(), "an image");
@@ -32,7 +39,7 @@ async fn who_was_told_to_come_back_gets_the_answer_once_without_saying_that_it_i
 async fn a_job_whose_caller_was_told_to_come_back_is_not_abandoned() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let promise = called_back(&replay, &house.ada, &job).await;
+    let promise = job_with_expected_retry(&replay, &house.ada, &job).await;
     tokio::time::pause();
     tokio::time::timeout(Duration::from_secs(3600), promise.abandoned()).await.unwrap_err();
 }
@@ -51,7 +58,7 @@ async fn a_job_is_wanted_as_long_as_somebody_waits_or_was_told_to_come_back() {
     assert!(!promise.is_wanted());
     drop(promise);
     let other = super::job("blue");
-    assert!(called_back(&replay, &house.ada, &other).await.is_wanted());
+    assert!(job_with_expected_retry(&replay, &house.ada, &other).await.is_wanted());
 }
 
 #[tokio::test]
@@ -59,9 +66,9 @@ async fn who_was_told_to_come_back_reads_once_that_it_may_have_been_paid_for() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
     let task = SharedTask::from(&job);
-    called_back(&replay, &house.ada, &job).await.done(Err(Error::Upstream(Fault::Timeout))).await;
+    job_with_expected_retry(&replay, &house.ada, &job).await.done(Err(Error::Upstream(Fault::Timeout))).await;
     assert_eq!(reason(replay.in_progress(&house.ada, &task).await.expect("the end")).await, "timeout");
     assert!(replay.in_progress(&house.ada, &task).await.is_none());
-    called_back(&replay, &house.ada, &job).await.done(Err(Error::Unavailable)).await;
+    job_with_expected_retry(&replay, &house.ada, &job).await.done(Err(Error::Unavailable)).await;
     assert!(replay.in_progress(&house.ada, &task).await.is_none(), "nothing was spent");
 }
