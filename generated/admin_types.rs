@@ -2064,7 +2064,7 @@ pub struct Record {
     /// From its beginning to its end, in milliseconds.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
-    /// `true` if a smaller image was asked for although the larger one, whose call failed, may have been paid for as well. Absent otherwise.
+    /// Whether a smaller image was asked for although the larger one, whose call failed, may have been paid for as well.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub maybe_paid_twice: ::std::option::Option<bool>,
     /// The number of the images asked for that the answer lacks. Absent if none is missing, and if the job did not succeed.

@@ -10,8 +10,8 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
 use super::installation::run;

@@ -103,15 +103,15 @@ mod tests {
     fn a_step_is_taken_after_the_failures_that_the_choice_allows() {
         let (n, f) = ((Class::N, Cause::Unreachable), (Class::F, Cause::Failed));
         let lost = |cause| (Class::X, cause);
-        for unpaid in [&[n.clone()][..], &[f.clone(), f.clone()], &[f.clone(), f.clone(), f.clone()]] {
+        for unpaid in [&[n][..], &[f.clone(), f.clone()], &[f.clone(), f.clone(), f.clone()]] {
             assert_eq!(step_downs(unpaid), [false, true, true], "{unpaid:?}");
         }
         for cause in [Cause::Timeout, Cause::Broken, Cause::NoImage] {
             assert_eq!(step_downs(&[lost(cause.clone())]), [false, false, true], "{cause:?}");
             assert_eq!(step_downs(&[f.clone(), lost(cause.clone())]), [false, false, true], "{cause:?}");
         }
-        let refused = (Class::R, Cause::Refused);
-        for never in [&[][..], &[refused.clone()], &[lost(Cause::Timeout), refused], &[lost(Cause::Cutoff)]] {
+        let refused = || (Class::R, Cause::Refused);
+        for never in [&[][..], &[refused()], &[lost(Cause::Timeout), refused()], &[lost(Cause::Cutoff)]] {
             assert_eq!(step_downs(never), [false; 3], "{never:?}");
         }
         assert_eq!(step_downs(&[lost(Cause::Unkept)]), [false; 3]);

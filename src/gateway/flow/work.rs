@@ -94,11 +94,7 @@ impl Work {
     }
 
     /// Boxed, because it is the largest part of a waiting request's memory.
-    async fn make(
-        self: &Arc<Self>,
-        record: OpenRecord,
-        promise: Option<&Promise<Made>>,
-    ) -> Result<Made, Error> {
+    async fn make(self: &Arc<Self>, record: OpenRecord, promise: Option<&Promise<Made>>) -> Result<Made, Error> {
         match &self.task {
             SharedTask::Images(job) => Box::pin(deliver::make(self, job, record, promise)).await,
             SharedTask::Response(job) => Box::pin(respond::make(self, job, record, promise)).await,

@@ -284,6 +284,7 @@ fn who_was_told_to_come_back_gets_the_smaller_image() {
     let call = || always(&gateway, json!({})).send(gateway.address());
     call().error(409);
     upstream.open_gate("open");
+    upstream.wait_until("the smaller image is asked for", |ledger| ledger.len() == 2);
     let answer = call();
     answer.good();
     assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
