@@ -2158,6 +2158,9 @@ pub struct Record {
     /// From its beginning to its end, in milliseconds.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
+    /// Whether a smaller image was asked for although the larger one, whose call failed, may have been paid for as well.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub maybe_paid_twice: ::std::option::Option<bool>,
     /// The number of the images asked for that the answer lacks. Absent if none is missing, and if the job did not succeed.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub missing: ::std::option::Option<u64>,
@@ -6791,6 +6794,10 @@ pub mod builder {
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
+        maybe_paid_twice: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
         missing: ::std::result::Result<
             ::std::option::Option<u64>,
             ::std::string::String,
@@ -6852,6 +6859,7 @@ pub mod builder {
                 key: Err("no value supplied for key".to_string()),
                 key_name: Ok(Default::default()),
                 latency_ms: Ok(Default::default()),
+                maybe_paid_twice: Ok(Default::default()),
                 missing: Ok(Default::default()),
                 model: Ok(Default::default()),
                 n: Ok(Default::default()),
@@ -7094,6 +7102,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn maybe_paid_twice<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.maybe_paid_twice = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for maybe_paid_twice: {e}")
+                });
+            self
+        }
         pub fn missing<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<u64>>,
@@ -7274,6 +7294,7 @@ pub mod builder {
                 key: value.key?,
                 key_name: value.key_name?,
                 latency_ms: value.latency_ms?,
+                maybe_paid_twice: value.maybe_paid_twice?,
                 missing: value.missing?,
                 model: value.model?,
                 n: value.n?,
@@ -7313,6 +7334,7 @@ pub mod builder {
                 key: Ok(value.key),
                 key_name: Ok(value.key_name),
                 latency_ms: Ok(value.latency_ms),
+                maybe_paid_twice: Ok(value.maybe_paid_twice),
                 missing: Ok(value.missing),
                 model: Ok(value.model),
                 n: Ok(value.n),

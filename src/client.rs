@@ -48,7 +48,7 @@ pub use images::ImageCalls;
 pub use input::Input;
 pub use models::ModelCalls;
 pub use open::Json;
-pub use request::{Compression, EditRequest, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
+pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};
 pub use responses::{

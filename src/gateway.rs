@@ -354,9 +354,10 @@ impl Gateway {
         self.groups.get(group).map_or(Delivery::Report, |group| group.delivery)
     }
 
-    /// What a group does where no account can make what was asked for.
+    /// What a group does where no account makes what was asked for. A group that the configuration does not name has the
+    /// default.
     pub(crate) fn fallback(&self, group: &str) -> Fallback {
-        self.groups.get(group).map_or(Fallback::Off, |group| group.fallback)
+        self.groups.get(group).map_or(Fallback::Never, |group| group.fallback)
     }
 
     /// Whether the coding agents of a group get an image tool where they bring none.

@@ -10,8 +10,8 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
 use super::installation::run;
@@ -68,9 +68,9 @@ pub(super) struct Drawing {
     /// Whoever sends the same request with the same name again gets the same images, and nothing is paid twice.
     #[arg(long, value_name = "NAME")]
     idempotency_key: Option<String>,
-    /// Rather a lesser image than none, where one of 3840x2160 in high quality fails.
-    #[arg(long)]
-    fallback: bool,
+    /// Rather a lesser image than none if one of 3840x2160 in high or medium quality fails; without a value, `unpaid`.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "unpaid")]
+    fallback: Option<Fallback>,
     /// Resize an image that comes smaller than `--size` on this machine, and say so; other proportions are cropped.
     #[arg(long, requires = "size")]
     upscale: bool,
@@ -98,6 +98,17 @@ pub(super) struct Drawing {
     /// Send the key over plain http to another machine, on a private network that you trust.
     #[arg(long)]
     allow_http: bool,
+}
+
+/// The choice between a lesser image and none.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Fallback {
+    /// The command fails.
+    Never,
+    /// A smaller image is made if nothing can have been paid for.
+    Unpaid,
+    /// A smaller image is made after every failure but a refusal, even if both are paid for.
+    Always,
 }
 
 /// What is asked of the service.
@@ -187,7 +198,10 @@ impl Drawing {
         if let Some(key) = &self.idempotency_key {
             request = request.idempotency_key(key);
         }
-        if self.fallback { request.allow_fallback() } else { request }
+        match self.fallback {
+            Some(fallback) => request.fallback(fallback.into()),
+            None => request,
+        }
     }
 
     /// Waits for the images, shows that it does, and says what came of it.
@@ -262,6 +276,18 @@ impl Drawing {
             return Ok(());
         }
         Err(Failure::Incomplete(format!("{missing} of {asked} images did not come")))
+    }
+}
+
+// === impl Fallback ===
+
+impl From<Fallback> for client::Fallback {
+    fn from(fallback: Fallback) -> Self {
+        match fallback {
+            Fallback::Never => Self::Never,
+            Fallback::Unpaid => Self::Unpaid,
+            Fallback::Always => Self::Always,
+        }
     }
 }
 

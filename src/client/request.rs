@@ -43,6 +43,19 @@ pub enum Output {
     },
 }
 
+/// What happens if an image of 3840x2160 or 2160x3840 in high or medium quality fails.
+///
+/// A smaller image is the same one in medium quality, or one of 1536x1024 or 1024x1536 in medium quality.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fallback {
+    /// The request fails.
+    Never,
+    /// A smaller image is made if nothing can have been paid for.
+    Unpaid,
+    /// A smaller image is made after every failure but a refusal; the larger one may be paid for as well.
+    Always,
+}
+
 /// The name of an image model, as the service spells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelName(Cow<'static, str>);
@@ -64,6 +77,19 @@ pub struct ModelName(Cow<'static, str>);
 #[must_use = "it does nothing until it is sent with `client.images().generate(…)`"]
 pub struct GenerateRequest {
     wishes: Wishes,
+}
+
+// === impl Fallback ===
+
+impl Fallback {
+    /// The word of the request.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Unpaid => "unpaid",
+            Self::Always => "always",
+        }
+    }
 }
 
 // === impl Output ===

@@ -5,6 +5,7 @@
 
 mod again;
 mod ask;
+mod asker;
 mod attempt;
 mod call;
 mod deliver;
@@ -22,6 +23,7 @@ mod respond;
 mod screen;
 mod sheet;
 mod siblings;
+mod terms;
 mod work;
 
 pub(crate) use ask::Ask;

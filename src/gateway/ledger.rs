@@ -229,6 +229,7 @@ fn running(draft: Draft) -> Record {
         image_model: None,
         host_model: None,
         host_usage: None,
+        maybe_paid_twice: false,
     }
 }
 

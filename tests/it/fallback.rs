@@ -1,5 +1,7 @@
 //! The fallback ladder of the specification: 4K at high, 4K at medium, 1536x1024 at medium. Only for those who ask for it,
-//! only where nothing can have been made, and never in silence.
+//! after a failure that may have been paid for only for those who accept that ([`always`]), and never in silence.
+
+mod always;
 
 use serde_json::{Value, json};
 
@@ -10,11 +12,16 @@ const LADDER: [(&str, &str); 3] = [("3840x2160", "high"), ("3840x2160", "medium"
 
 /// A generation of the largest size in the best quality that may be made smaller.
 fn opted_in(gateway: &Gateway, with: Value) -> Call {
+    largest(gateway, with).header(HEADER, "ladder")
+}
+
+/// A generation of the largest size in the best quality.
+fn largest(gateway: &Gateway, with: Value) -> Call {
     let mut fields = json!({"size": "3840x2160", "quality": "high"});
     for (name, value) in with.as_object().expect("fields") {
         fields[name] = value.clone();
     }
-    gateway.call(fields).header(HEADER, "ladder")
+    gateway.call(fields)
 }
 
 /// What was asked for in each attempt.
@@ -108,22 +115,22 @@ fn an_account_that_turns_the_size_away_may_take_the_smaller_one() {
 
 #[test]
 fn what_may_have_been_paid_or_was_refused_is_never_made_smaller() {
-    for script in [
-        "status=524 body=html",
-        "hang-up how=reset",
-        "cut=30",
-        "data=empty tokens=9",
-        "status=400 body=policy",
-        "status=400 body=parameter",
-    ] {
+    for (word, script) in always::LOST.map(|script| ("unpaid", script)).into_iter().chain([
+        ("ladder", "cut=30"),
+        ("never", "cut=30"),
+        ("off", "cut=30"),
+        ("unpaid", "status=400 body=policy"),
+        ("unpaid", "status=400 body=parameter"),
+    ]) {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::before(&upstream);
+        let gateway = Gateway::with("[deadlines]\nimage = \"1500ms\"\n", &[Account::at("only", &upstream)]);
         upstream.next(script);
-        let answer = opted_in(&gateway, json!({})).send(gateway.address());
-        assert!([400, 502].contains(&answer.status), "{script}: {}", answer.status);
-        assert_eq!(answer.should_retry(), Some("false"), "{script}");
-        assert_eq!(asked(&upstream), steps(&LADDER[..1]), "{script}");
-        assert_eq!(answer.header(HEADER), None, "{script}");
+        let answer = largest(&gateway, json!({})).header(HEADER, word).send(gateway.address());
+        assert!([400, 502].contains(&answer.status), "{word} {script}: {}", answer.status);
+        assert_eq!(answer.should_retry(), Some("false"), "{word} {script}");
+        assert_eq!(asked(&upstream), steps(&LADDER[..1]), "{word} {script}");
+        assert_eq!(answer.header(HEADER), None, "{word} {script}");
+        assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false, "{word} {script}");
     }
 }
 
@@ -167,12 +174,16 @@ fn only_what_stands_on_the_ladder_goes_down() {
 #[test]
 fn a_group_can_ask_for_all_of_its_callers() {
     let upstream = FakeUpstream::start();
-    let top = "[[groups]]\nname = \"default\"\nfallback = \"ladder\"\n";
+    let top = "[[groups]]\nname = \"default\"\nfallback = \"unpaid\"\n";
     let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
     upstream.next("status=500");
     let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
     answer.good();
     is_told(&answer, &gateway, Some(LADDER[1]));
+    assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false, "nothing was made before");
+    // A request decides for itself.
+    upstream.next("status=500");
+    largest(&gateway, json!({})).header(HEADER, "never").send(gateway.address()).error(502);
 }
 
 #[test]

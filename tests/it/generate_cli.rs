@@ -223,3 +223,29 @@ fn what_cannot_be_upscaled_to_is_found_before_anything_is_asked_for() {
     }
     assert!(gateway.records().is_empty());
 }
+
+#[test]
+fn a_lesser_image_is_taken_as_far_as_the_user_accepts_it() {
+    let (smaller, none) = (json!("3840x2160 medium"), serde_json::Value::Null);
+    for (words, script, fallback) in [
+        // What made nothing is sent again by the client itself.
+        (&[][..], "status=500", Some(&none)),
+        (&["--fallback=never"], "status=500", Some(&none)),
+        (&["--fallback"], "status=500", Some(&smaller)),
+        (&["--fallback=unpaid"], "status=500", Some(&smaller)),
+        (&["--fallback"], "status=502", None),
+        (&["--fallback=always"], "status=502", Some(&smaller)),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = Gateway::before(&upstream);
+        upstream.next(script);
+        let asked = ["--size", "3840x2160", "--quality", "high", "--json", "-o", "boat.png"];
+        let done = generate(&gateway, &[&asked[..], words].concat());
+        match fallback {
+            Some(fallback) => assert_eq!(&done.json()["fallback"], fallback, "{words:?} {script}"),
+            None => assert_eq!((done.code, upstream.attempts()), (FAILED, 1), "{words:?} {script} {done:#?}"),
+        }
+    }
+    let done = generate(&Gateway::simulated(), &["--fallback=perhaps"]);
+    assert_eq!(done.code, USAGE, "{done:#?}");
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::client::{Error, ImageCount, ModelName, Output, PartialImages};
+use crate::client::{Error, Fallback, ImageCount, ModelName, Output, PartialImages};
 use crate::image::{Format, Size, SizeRequest};
 use crate::tables::{CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS, IDEMPOTENCY_KEY_MAX_CHARACTERS};
 use crate::wire::types::error::ConversionError;
@@ -38,7 +38,7 @@ pub(in crate::client) struct Wishes {
 #[derive(Clone, Debug, Default)]
 pub(in crate::client) struct Marks {
     pub(super) idempotency_key: Option<String>,
-    pub(super) fallback: bool,
+    pub(super) fallback: Option<Fallback>,
 }
 
 /// How the images are to come.
@@ -65,8 +65,8 @@ impl Marks {
             };
             headers.insert(IDEMPOTENCY_KEY, value.ok_or_else(refuse)?);
         }
-        if self.fallback {
-            headers.insert(FALLBACK, HeaderValue::from_static("ladder"));
+        if let Some(fallback) = self.fallback {
+            headers.insert(FALLBACK, HeaderValue::from_static(fallback.as_str()));
         }
         Ok(headers)
     }
@@ -152,11 +152,16 @@ macro_rules! setters {
                 self
             }
 
-            /// Rather a lesser image than none: where one of 3840x2160 in high quality fails and was not made, it is made
-            /// in medium quality, and at last at 1536x1024. [`Images::fallback`](crate::client::Images::fallback) tells.
-            pub fn allow_fallback(mut self) -> Self {
-                self.wishes.marks.fallback = true;
+            /// What happens if an image of 3840x2160 in high or medium quality fails, instead of what the service has set.
+            /// [`Images::fallback`](crate::client::Images::fallback) says what was made.
+            pub fn fallback(mut self, fallback: $crate::client::Fallback) -> Self {
+                self.wishes.marks.fallback = Some(fallback);
                 self
+            }
+
+            /// Rather a lesser image than none, if nothing is paid twice: [`Fallback::Unpaid`](crate::client::Fallback).
+            pub fn allow_fallback(self) -> Self {
+                self.fallback($crate::client::Fallback::Unpaid)
             }
         }
     };
@@ -283,14 +288,27 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_sent_is_refused_before_anything_is_sent() {
-        let headers = |key: String| Marks { idempotency_key: Some(key), fallback: true }.headers();
+        let headers = |key: String| Marks { idempotency_key: Some(key), fallback: None }.headers();
         for key in [String::new(), "k".repeat(256), "a b".to_owned(), "schl\u{fc}ssel".to_owned(), "a\n".to_owned()] {
             let error = headers(key.clone()).unwrap_err();
             assert!(error.is_invalid_request() && error.param() == Some("Idempotency-Key"), "{key:?}: {error:?}");
         }
         let sent = headers("k".repeat(255)).unwrap();
-        assert_eq!((sent["idempotency-key"].len(), sent["x-imagate-fallback"].as_bytes()), (255, &b"ladder"[..]));
+        assert_eq!((sent["idempotency-key"].len(), sent.len()), (255, 1));
         assert!(Marks::default().headers().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_fallback_is_sent_in_the_words_of_the_service() {
+        let request = || crate::client::GenerateRequest::new("a fox");
+        for (request, word) in [
+            (request().fallback(Fallback::Never), "never"),
+            (request().fallback(Fallback::Unpaid), "unpaid"),
+            (request().allow_fallback(), "unpaid"),
+            (request().fallback(Fallback::Always), "always"),
+        ] {
+            assert_eq!(request.wishes.headers().unwrap()[FALLBACK], word);
+        }
     }
 
     #[test]

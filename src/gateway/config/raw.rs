@@ -252,8 +252,9 @@ pub(super) struct RawGroup {
     pub(super) delivery: Option<Delivery>,
     /// The time until an answer for this group is complete, at most `1h`. Default: `image` of `deadlines`.
     pub(super) image_deadline: Option<Period>,
-    /// Whether a 3840x2160 image of high quality that fails may be made smaller instead; the answer says what was made.
-    /// Default: `off`.
+    /// What happens when a 3840x2160 image of high or medium quality fails. A request decides for itself with the header
+    /// `x-imagate-fallback`; the answer and the record say what was made. Default: `never`, because a caller who has not
+    /// asked for another image gets the one that was asked for, or an error.
     pub(super) fallback: Option<Fallback>,
     /// Whether the official coding agents get an image tool put into their requests to `/v1/responses` where they bring
     /// none; the record says so. Default: `false`.

@@ -78,7 +78,7 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
             name: "default".to_owned(),
             delivery: Delivery::Report,
             deadlines: config.deadlines,
-            fallback: Fallback::Off,
+            fallback: Fallback::Never,
             inject_image_tool: false,
             text_models: None,
             tools: None,

@@ -140,6 +140,7 @@ fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Rec
         image_model: record.image_model,
         host_model: record.host_model,
         host_usage: record.host_usage.map(tokens),
+        maybe_paid_twice: Some(record.maybe_paid_twice),
         extra: Map::new(),
     }
 }

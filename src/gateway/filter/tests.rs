@@ -15,7 +15,7 @@ fn group(name: &str, filter: Filter) -> Group {
         name: name.to_owned(),
         delivery: Delivery::Report,
         deadlines: Deadlines { connect: second, image: second },
-        fallback: Fallback::Off,
+        fallback: Fallback::Never,
         inject_image_tool: false,
         text_models: None,
         tools: None,

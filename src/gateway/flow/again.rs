@@ -1,6 +1,5 @@
 //! Requests that may be there already: under a name of their own, or as a retry of a client that had left.
 
-use std::future::pending;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
@@ -46,7 +45,7 @@ async fn named(work: Arc<Work>) -> Result<Made, Error> {
         Entrance::Fresh(ticket) => {
             let follower = ticket.follow();
             let gateway = Arc::clone(&work.gateway);
-            let job = async move { ticket.record(work.begin(pending()).await).await };
+            let job = async move { ticket.record(work.begin(None).await).await };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             follow(&gateway, follower).await
         }
@@ -73,7 +72,7 @@ async fn adoptable(work: Arc<Work>, until: Instant) -> Result<Made, Error> {
     let (waiting, promise) = replay.expect(&work.caller, work.task.clone(), expected);
     let gateway = Arc::clone(&work.gateway);
     let job = async move {
-        let result = work.begin(promise.abandoned()).await;
+        let result = work.begin(Some(&promise)).await;
         promise.done(result).await;
     };
     drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));

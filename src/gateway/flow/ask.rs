@@ -3,6 +3,7 @@
 use http::HeaderMap;
 
 use crate::error::{Error, Reason, Rejection};
+use crate::gateway::config::Fallback;
 use crate::tables::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -28,8 +29,8 @@ pub(crate) struct Ask {
     pub(super) retry: Option<u32>,
     /// The turn of an agent that may have sent this request before, in the same turn, without saying so.
     pub(super) turn: Option<String>,
-    /// Whether a lesser image is rather wanted than none; `None` leaves it to the group.
-    pub(super) fallback: Option<bool>,
+    /// The choice between a lesser image and none; `None` leaves it to the group.
+    pub(super) fallback: Option<Fallback>,
 }
 
 // === impl Ask ===
@@ -88,13 +89,15 @@ fn turn(headers: &HeaderMap) -> Option<String> {
     (1..=TURN_MAX).contains(&text.len()).then(|| text.to_owned())
 }
 
-fn fallback(headers: &HeaderMap) -> Result<Option<bool>, Rejection> {
+/// The words of the configuration, and the two older ones of this header.
+fn fallback(headers: &HeaderMap) -> Result<Option<Fallback>, Rejection> {
     match headers.get(FALLBACK).map(http::HeaderValue::as_bytes) {
         None => Ok(None),
-        Some(b"ladder") => Ok(Some(true)),
-        Some(b"off") => Ok(Some(false)),
+        Some(b"never" | b"off") => Ok(Some(Fallback::Never)),
+        Some(b"unpaid" | b"ladder") => Ok(Some(Fallback::Unpaid)),
+        Some(b"always") => Ok(Some(Fallback::Always)),
         Some(_) => {
-            let message = "The header 'x-imagate-fallback' may be 'ladder' or 'off'.";
+            let message = "The header 'x-imagate-fallback' may be 'never', 'unpaid' or 'always'.";
             Err(Rejection::new(FALLBACK, Reason::InvalidValue, message))
         }
     }
@@ -130,11 +133,25 @@ mod tests {
         let ask =
             read(&[("idempotency-key", " k-1 "), ("x-stainless-retry-count", "2"), ("x-imagate-fallback", "off")])
                 .expect("all of it is legal");
-        assert_eq!((ask.idempotency_key.as_deref(), ask.retry, ask.fallback), (Some("k-1"), Some(2), Some(false)));
+        let off = Some(Fallback::Never);
+        assert_eq!((ask.idempotency_key.as_deref(), ask.retry, ask.fallback), (Some("k-1"), Some(2), off));
         assert!(ask.may_be_retry());
         let first = read(&[("x-stainless-retry-count", "0")]).expect("legal");
         assert!(first.marks_retries() && !first.may_be_retry());
         assert!(!read(&[]).expect("legal").marks_retries());
+    }
+
+    #[test]
+    fn a_fallback_has_the_words_of_the_configuration_and_two_older_ones() {
+        for (word, choice) in [
+            ("never", Fallback::Never),
+            ("off", Fallback::Never),
+            ("unpaid", Fallback::Unpaid),
+            ("ladder", Fallback::Unpaid),
+            ("always", Fallback::Always),
+        ] {
+            assert_eq!(read(&[(FALLBACK, word)]).expect("legal").fallback, Some(choice), "{word}");
+        }
     }
 
     #[test]

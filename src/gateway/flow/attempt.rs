@@ -2,29 +2,29 @@
 //!
 //! A generation is paid for and cannot be taken back, so what may be tried again depends only on whether an image can
 //! already have been made. Class N goes to another account within the budget, class F once, X and R never. Where the
-//! caller asked for it, a job that failed without any image is made again one step further down the ladder. A response
-//! that is refused with the tool that we put in is asked for once more as it came.
+//! caller asked for it, a job that failed without any image is made again one step further down the ladder; after class X
+//! only if the caller accepts that both may be paid for, still waits for it, and there is time for it. A response that is
+//! refused with the tool that we put in is asked for once more as it came.
 
 use std::pin::{Pin, pin};
-use std::time::Duration;
 
 use chrono::Utc;
 use tokio::time::Instant;
 
+use super::asker::Asker;
 use super::call::{self, Lost, ProvenCall};
 use super::outcome::{AccountFinding, Stop};
 use super::parts::OneOf;
 use super::sheet::Sheet;
+use super::siblings::Siblings;
+use super::terms::Terms;
 use super::{ladder, outcome, parts};
 use crate::error::Error;
-use crate::gateway::Gateway;
 use crate::gateway::accounts::{Again, Lease, LeaseGrant, Lesson, NoLease};
-use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Call, OpenRecord};
 use crate::gateway::relay::{self, Proven, Usage};
 use crate::gateway::rules::{Job, ResponseJob, Task};
 use crate::gateway::upstream::{Cause, Class, Failure};
-use crate::tables;
 
 /// Calls for one request that gave no image and were not simply turned away, until no other is tried (ours): clients
 /// multiply this by their own retries. The calls of several images share it; each step of the ladder may add one.
@@ -41,15 +41,8 @@ pub(super) struct Won {
     pub(super) lowered: Option<Job>,
     /// It was made without the tool that was put in.
     pub(super) plain: bool,
-}
-
-/// Who asks, and what is done where the best cannot be had.
-#[derive(Clone, Copy)]
-pub(super) struct Asker<'a> {
-    pub(super) gateway: &'a Gateway,
-    pub(super) caller: &'a Caller,
-    /// Rather a lesser image than none.
-    pub(super) fallback: bool,
+    /// Tokens that failed calls for a larger image were charged for.
+    pub(super) charged: Option<Usage>,
 }
 
 /// Why there is no image.
@@ -58,15 +51,6 @@ pub(super) enum Unmade {
     Failed(Error, Option<Box<Failure>>),
     /// Nobody waits for it any more, and nothing was sent.
     Abandoned,
-}
-
-/// The limits on the time of one request.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
-    /// The longest silence of an upstream at work.
-    pub(super) patience: Duration,
-    /// The answer must be complete.
-    pub(super) end: Instant,
 }
 
 /// Everything that failed so far, and why nobody else was asked.
@@ -79,41 +63,44 @@ pub(super) struct History {
     pub(super) usage: Option<Usage>,
 }
 
-/// Tries accounts until one gives an image, and then the steps of the ladder. `abandoned` resolves when nobody wants the
-/// image any more; while nothing was sent that is the end of it.
-pub(super) async fn run(
-    asker: Asker<'_>,
-    asked: Task<'_>,
-    record: &mut OpenRecord,
-    abandoned: impl Future<Output = ()>,
-) -> Result<Won, Unmade> {
-    let begun = Instant::now();
-    let mut abandoned = pin!(abandoned);
+/// Tries accounts until one gives an image, and then the steps of the ladder. If nobody wants the image any more while
+/// nothing was sent, that is the end of it.
+pub(super) async fn run(asker: Asker<'_>, asked: Task<'_>, record: &mut OpenRecord) -> Result<Won, Unmade> {
+    let whole = Terms::new(asked, asker.gateway.deadlines(asker.caller.group_name()).image);
+    let mut abandoned = pin!(asker.abandoned());
     let (mut lowered, mut plain): (Option<Job>, Option<ResponseJob>) = (None, None);
     let mut history = History::default();
     let sheet = Sheet::new(record);
     loop {
         let task = lowered.as_ref().map(Task::from).or(plain.as_ref().map(Task::from)).unwrap_or(asked);
-        let mut step = Step::new(asker, task, Terms::of(asker, task, begun), &mut history);
+        let mut step = Step::new(asker, task, asker.terms(task, whole), &mut history);
         match (step.take(&sheet, None, abandoned.as_mut()).await?, task) {
             (Took::Begun { proven, lease, simulated, .. }, _) => {
-                let plain = plain.is_some();
-                return Ok(Won { proven, lease: Some(lease), simulated, missing: 0, lowered, plain });
+                let (plain, charged) = (plain.is_some(), history.usage);
+                return Ok(Won { proven, lease: Some(lease), simulated, missing: 0, lowered, plain, charged });
             }
             (Took::Each(lease), Task::Images(job)) => {
                 if let Some(won) = Box::pin(parts::make(&mut step, job, &sheet, lease)).await {
-                    return Ok(Won { lowered, ..won });
+                    return Ok(Won { lowered, charged: history.usage, ..won });
                 }
             }
             (Took::Each(_) | Took::Nothing, _) => {}
         }
         match task {
-            Task::Images(job) if asker.fallback && history.may_step_down() => lowered = ladder::below(job),
+            Task::Images(job) if asker.may_step_down(&history, &whole) => lowered = ladder::below(job),
             Task::Response(job) if job.injected() && history.blames_tools() => plain = Some(job.without_tool()),
             Task::Images(_) | Task::Response(_) => (lowered, plain) = (None, None),
         }
         if let Some(below) = &lowered {
-            tracing::info!(to = ladder::name(below), "no account made the image: one step down the ladder");
+            let maybe_paid_twice = history.maybe_paid();
+            tracing::info!(
+                to = ladder::name(below),
+                maybe_paid_twice,
+                "no account made the image: one step down the ladder"
+            );
+            if maybe_paid_twice {
+                sheet.note(OpenRecord::set_maybe_paid_twice);
+            }
         } else if plain.is_some() {
             tracing::warn!("a response is refused with the image tool that was put in: it is asked for as it came");
         } else {
@@ -200,11 +187,13 @@ impl<'a> Step<'a> {
             let call = sheet.note(|record| record.begin_attempt(lease.account().name()));
             sheet.keep_attempts().await;
             self.called = Instant::now();
-            let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, self.part.is_some(), &self.terms));
+            let siblings = self.part.as_ref().map(|part| part.siblings);
+            let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, siblings, &self.terms));
             let lost = match made.await {
                 Ok(ProvenCall { proven, simulated, request_id }) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));
                     sheet.note(|record| record.set_upstream_id(call, request_id));
+                    siblings.into_iter().for_each(Siblings::begun);
                     return Ok(Took::Begun { proven, lease, call, simulated });
                 }
                 Err(lost) => lost,
@@ -292,20 +281,6 @@ impl<'a> Step<'a> {
     }
 }
 
-// === impl Terms ===
-
-impl Terms {
-    fn of(asker: Asker<'_>, task: Task<'_>, begun: Instant) -> Self {
-        let patience = asker.gateway.deadlines(asker.caller.group_name()).image;
-        // A text model that says something all the time may talk for longer.
-        let total = match task {
-            Task::Response(job) if job.stream() => Duration::from_secs(tables::RESPONSE_STREAM_SECONDS).max(patience),
-            Task::Images(_) | Task::Response(_) => patience,
-        };
-        Self { patience, end: begun + total }
-    }
-}
-
 // === impl History ===
 
 impl History {
@@ -325,10 +300,9 @@ impl History {
         allowed && spent < BUDGET
     }
 
-    /// A lesser image helps only against a failure that the upstream admits, and never where one may exist already.
-    fn may_step_down(&self) -> bool {
-        let harmless = self.failures.iter().all(|failure| matches!(failure.class, Class::N | Class::F));
-        harmless && !self.stop.blames_request && !self.failures.is_empty()
+    /// True if one of the calls may have made an image that is lost.
+    pub(super) fn maybe_paid(&self) -> bool {
+        self.failures.iter().any(|failure| failure.class == Class::X)
     }
 
     /// Whether the tools of a response, or something that is not named, is all that anybody has against it: it may go
@@ -347,10 +321,12 @@ impl History {
         self.failures.iter().filter(|failure| costs(failure)).count()
     }
 
-    /// The error for the caller, and the last attempt for the record.
-    fn end(&self) -> Unmade {
+    /// The error for the caller, and the last attempt for the record. A call that may have been paid for counts as the
+    /// last one: whatever came of a smaller image, the caller must not pay for another one without knowing.
+    fn end(mut self) -> Unmade {
+        self.failures.sort_by_key(|failure| failure.class == Class::X);
         let error = outcome::error(&self.failures, self.stop, Utc::now());
-        Unmade::Failed(error, self.failures.last().cloned().map(Box::new))
+        Unmade::Failed(error, self.failures.pop().map(Box::new))
     }
 }
 
@@ -427,13 +403,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ladder_is_taken_only_where_no_image_can_exist() {
-        let (n, f, x, r) = ((Class::N, Some(429)), (Class::F, Some(500)), (Class::X, None), (Class::R, Some(400)));
-        assert!(after(&[n]).may_step_down());
-        assert!(after(&[f, f]).may_step_down());
-        assert!(after(&[f; 10]).may_step_down(), "each of ten images has failed");
-        assert!(!after(&[f, x]).may_step_down());
-        assert!(!after(&[r]).may_step_down());
-        assert!(!after(&[]).may_step_down());
+    fn what_may_be_paid_decides_the_error_whatever_came_after_it() {
+        let (n, x) = ((Class::N, Some(429)), (Class::X, Some(504)));
+        for classes in [&[x, n][..], &[n, x, n], &[x]] {
+            let Unmade::Failed(error, last) = after(classes).end() else { panic!("it has failed") };
+            assert!(!error.should_retry(), "{classes:?}: {error:?}");
+            assert_eq!(last.map(|last| last.class), Some(Class::X), "{classes:?}");
+        }
+        assert!(!after(&[n]).maybe_paid() && after(&[n, x]).maybe_paid());
     }
 }

@@ -1,10 +1,12 @@
 //! One call to one account, until an image has begun in its answer.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::attempt::Terms;
+use super::siblings::Siblings;
+use super::terms::Terms;
 use crate::gateway::Gateway;
 use crate::gateway::accounts::Lease;
 use crate::gateway::relay::{Asked, Limits, NoProof, Proven, Told, Unkept, Usage, prove, prove_drawn, prove_response};
@@ -35,27 +37,46 @@ pub(super) async fn make(
     gateway: &Gateway,
     lease: &Lease,
     task: Task<'_>,
-    part: bool,
+    siblings: Option<&Siblings>,
     terms: &Terms,
 ) -> Result<ProvenCall, Lost> {
     tokio::select! {
         biased;
-        made = call(gateway, lease, task, part, terms) => made,
+        made = call(gateway, lease, task, siblings, terms) => made,
         () = gateway.cutoff().cancelled() => Err(Failure::new(Class::X, Cause::Cutoff).into()),
     }
 }
 
-async fn call(gateway: &Gateway, lease: &Lease, task: Task<'_>, part: bool, terms: &Terms) -> Result<ProvenCall, Lost> {
-    let Terms { patience, end } = *terms;
-    let reply = gateway.upstream().send(lease, task, end.min(Instant::now() + patience)).await?;
+async fn call(
+    gateway: &Gateway,
+    lease: &Lease,
+    task: Task<'_>,
+    siblings: Option<&Siblings>,
+    terms: &Terms,
+) -> Result<ProvenCall, Lost> {
+    let Terms { patience, end, .. } = *terms;
+    let mut given_up = pin!(terms.given_up(siblings));
+    let reply = tokio::select! {
+        biased;
+        reply = gateway.upstream().send(lease, task, end.min(Instant::now() + patience)) => reply?,
+        () = given_up.as_mut() => return Err(Failure::new(Class::X, Cause::Timeout).into()),
+    };
     // Who waits less for a whole image waits no longer for the rest of one.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(patience);
     let limits = Limits { idle, event_idle: patience, until: end };
     let (simulated, request_id) = (reply.simulated, reply.request_id);
-    let proven = match task {
-        Task::Images(job) if reply.by_tool => prove_drawn(reply.body, asked(job, part), limits).await,
-        Task::Images(job) => prove(reply.body, asked(job, part), limits).await,
-        Task::Response(job) => prove_response(reply.body, told(job), limits).await,
+    let part = siblings.is_some();
+    let proof = async {
+        match task {
+            Task::Images(job) if reply.by_tool => prove_drawn(reply.body, asked(job, part), limits).await,
+            Task::Images(job) => prove(reply.body, asked(job, part), limits).await,
+            Task::Response(job) => prove_response(reply.body, told(job), limits).await,
+        }
+    };
+    let proven = tokio::select! {
+        biased;
+        proven = proof => proven,
+        () = given_up => Err(NoProof::Timeout),
     };
     let without = match proven {
         Ok(proven) => return Ok(ProvenCall { proven, simulated, request_id }),

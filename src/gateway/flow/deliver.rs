@@ -15,7 +15,8 @@ use crate::gateway::accounts::{Lease, Lesson};
 use crate::gateway::config::Delivery;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, Draft, OpenRecord, Outcome};
-use crate::gateway::relay::{Broken, Closing, DeliveredImage, Ending, RelayBody, Summary};
+use crate::gateway::relay::{self, Broken, Closing, DeliveredImage, Ending, RelayBody, Summary, Usage};
+use crate::gateway::replay::Promise;
 use crate::gateway::rules::{Job, SharedTask, Task};
 use crate::image::Facts;
 
@@ -38,6 +39,8 @@ pub(super) struct Terms {
     /// The model that was to make them, and their quality, as far as the request names them.
     pub(super) model: Option<String>,
     pub(super) quality: Option<String>,
+    /// Tokens that failed calls for a larger image were charged for.
+    pub(super) charged: Option<Usage>,
     /// The caller has been told that this is not what was asked for.
     pub(super) refused: bool,
     /// The request in the log.
@@ -63,13 +66,13 @@ pub(super) async fn make(
     work: &Arc<Work>,
     job: &Arc<Job>,
     mut record: OpenRecord,
-    abandoned: impl Future<Output = ()> + Send,
+    promise: Option<&Promise<Made>>,
 ) -> Result<Made, Error> {
     if let Err(error) = screen::check(&work.gateway, work.caller.group_name(), job.prompt()).await {
         settle(record, outcome::failed(&error, None)).await;
         return Err(error);
     }
-    let won = match attempt::run(work.asker(), Task::from(&**job), &mut record, abandoned).await {
+    let won = match attempt::run(work.asker(promise), Task::from(&**job), &mut record).await {
         Ok(won) => won,
         Err(Unmade::Abandoned) => {
             settle(record, Outcome::cancelled()).await;
@@ -97,6 +100,7 @@ pub(super) async fn make(
         asked: usize::try_from(job.count()).unwrap_or(1),
         model: Some(made.model().to_owned()),
         quality: concrete(made.quality()),
+        charged: won.charged,
         refused,
         span: tracing::Span::current(),
         work: Some(Arc::clone(work)),
@@ -169,7 +173,7 @@ pub(super) fn close(
     summary: Summary,
     terms: Terms,
 ) -> Closing {
-    let Terms { gateway, asked, model, quality, refused, span, work } = terms;
+    let Terms { gateway, asked, model, quality, charged, refused, span, work } = terms;
     let closing = async move {
         if let Some(lease) = lease {
             gateway.accounts().learn(&lease, taught(ending)).await;
@@ -179,7 +183,7 @@ pub(super) fn close(
         record.set_models(model, summary.host_model);
         let count = summary.delivered.len();
         summary.delivered.into_iter().for_each(|image| record.add_delivered(delivered(image, quality.as_ref())));
-        if let Some(counted) = summary.usage {
+        if let Some(counted) = relay::sum(summary.usage, charged) {
             record.set_usage(outcome::usage(counted));
         }
         summary.response_id.into_iter().for_each(|id| record.set_response_id(id));

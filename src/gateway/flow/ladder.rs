@@ -1,10 +1,14 @@
-//! The fallback ladder: what is made instead when a large image of the best quality fails. Pure.
+//! The fallback ladder: the smaller images that are made if a large one fails, and the failures after which that is
+//! allowed. Pure.
 //!
 //! It carries the fallback order of the specification: 3840x2160 in high quality, then the same in medium, then
 //! 1536x1024 in medium, which the caller enlarges by other means. An upright image goes down the same steps upright.
 //! Only who asks for it gets it, because the answer is another image than the one that was asked for.
 
+use super::attempt::History;
+use crate::gateway::config::Fallback;
 use crate::gateway::rules::Job;
+use crate::gateway::upstream::{Cause, Class, Failure};
 use crate::image::Size;
 
 const WIDE: (Size, Size) = (size(3840, 2160), size(1536, 1024));
@@ -19,6 +23,26 @@ pub(super) fn below(job: &Job) -> Option<Job> {
         Some("medium") => job.lowered(lower, "medium"),
         _ => None,
     }
+}
+
+/// True if a smaller image may be made after these failures, by the choice between a lesser image and none.
+pub(super) fn may_step_down(fallback: Fallback, history: &History) -> bool {
+    let helps: fn(&Failure) -> bool = match fallback {
+        Fallback::Never => return false,
+        Fallback::Unpaid => was_not_made,
+        Fallback::Always => |failure: &Failure| was_not_made(failure) || was_lost(failure),
+    };
+    history.failures.iter().all(helps) && !history.stop.blames_request && !history.failures.is_empty()
+}
+
+/// No image can exist.
+const fn was_not_made(failure: &Failure) -> bool {
+    matches!(failure.class, Class::N | Class::F)
+}
+
+/// An image may exist, and is lost. A gateway that stops, or has no disk, has no smaller one either.
+const fn was_lost(failure: &Failure) -> bool {
+    matches!(failure.class, Class::X) && !matches!(failure.cause, Cause::Cutoff | Cause::Unkept)
 }
 
 /// What a step makes, in the words of the answer and the record.
@@ -40,6 +64,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::gateway::flow::outcome::Stop;
     use crate::gateway::rules;
 
     fn job(size: &str, quality: &str) -> Job {
@@ -66,6 +91,38 @@ mod tests {
         for (size, quality) in [("1024x1024", "high"), ("3840x2160", "low"), ("3840x2160", "auto"), ("auto", "high")] {
             check(size, quality, &[]);
         }
+    }
+
+    fn step_downs(failures: &[(Class, Cause)]) -> [bool; 3] {
+        let failures = failures.iter().map(|(class, cause)| Failure::new(*class, cause.clone())).collect();
+        let history = History { failures, ..History::default() };
+        [Fallback::Never, Fallback::Unpaid, Fallback::Always].map(|fallback| may_step_down(fallback, &history))
+    }
+
+    #[test]
+    fn a_step_is_taken_after_the_failures_that_the_choice_allows() {
+        let (n, f) = ((Class::N, Cause::Unreachable), (Class::F, Cause::Failed));
+        let lost = |cause| (Class::X, cause);
+        for unpaid in [&[n][..], &[f.clone(), f.clone()], &[f.clone(), f.clone(), f.clone()]] {
+            assert_eq!(step_downs(unpaid), [false, true, true], "{unpaid:?}");
+        }
+        for cause in [Cause::Timeout, Cause::Broken, Cause::NoImage] {
+            assert_eq!(step_downs(&[lost(cause.clone())]), [false, false, true], "{cause:?}");
+            assert_eq!(step_downs(&[f.clone(), lost(cause.clone())]), [false, false, true], "{cause:?}");
+        }
+        let refused = || (Class::R, Cause::Refused);
+        for never in [&[][..], &[refused()], &[lost(Cause::Timeout), refused()], &[lost(Cause::Cutoff)]] {
+            assert_eq!(step_downs(never), [false; 3], "{never:?}");
+        }
+        assert_eq!(step_downs(&[lost(Cause::Unkept)]), [false; 3]);
+    }
+
+    #[test]
+    fn an_image_whose_request_is_at_fault_is_not_made_smaller() {
+        let failures = vec![Failure::new(Class::N, Cause::Forbidden); 2];
+        let stop = Stop { blames_request: true, ..Stop::default() };
+        let history = History { failures, stop, ..History::default() };
+        assert!(!may_step_down(Fallback::Always, &history));
     }
 
     #[test]

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-use super::attempt::{Asker, History, Step, Terms, Took, Won};
+use super::asker::Asker;
+use super::attempt::{History, Step, Took, Won};
 use super::call;
 use super::sheet::Sheet;
 use super::siblings::Siblings;
+use super::terms::Terms;
 use crate::gateway::Gateway;
 use crate::gateway::accounts::{Lease, Lesson, NoLease};
 use crate::gateway::relay::{Kept, gather, keep};
@@ -68,7 +70,7 @@ pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, firs
         sheet,
         open: AtomicUsize::new(count),
         working: AtomicUsize::new(0),
-        siblings: Siblings::new(&step.terms),
+        siblings: Siblings::new(step.terms),
         state: Mutex::default(),
     };
     let mut lease = Some(first);
@@ -87,7 +89,7 @@ pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, firs
         tracing::warn!(asked = count, delivered = made.len(), "some of several images were not made");
     }
     let proven = gather(made, call::asked(job, false), history.usage);
-    Some(Won { proven, lease: None, simulated, missing, lowered: None, plain: false })
+    Some(Won { proven, lease: None, simulated, missing, lowered: None, plain: false, charged: None })
 }
 
 /// What may have cost most decides what the caller reads.

@@ -17,6 +17,7 @@ use crate::gateway::config::Delivery;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Draft, OpenRecord, Outcome};
 use crate::gateway::relay::RelayBody;
+use crate::gateway::replay::Promise;
 use crate::gateway::rules::{ImageTool, ResponseJob, SharedTask, Task};
 use crate::gateway::spool::Kept;
 use crate::image::Facts;
@@ -58,10 +59,10 @@ pub(super) async fn make(
     work: &Arc<Work>,
     job: &Arc<ResponseJob>,
     mut record: OpenRecord,
-    abandoned: impl Future<Output = ()> + Send,
+    promise: Option<&Promise<Made>>,
 ) -> Result<Made, Error> {
     let (gateway, group) = (&work.gateway, work.caller.group_name());
-    let won = match attempts(work, job, &mut record, abandoned).await {
+    let won = match attempts(work, job, &mut record, promise).await {
         Ok(won) => won,
         Err(Unmade::Abandoned) => {
             deliver::settle(record, Outcome::cancelled()).await;
@@ -86,6 +87,7 @@ pub(super) async fn make(
         // The answer names the model that made the images.
         model: None,
         quality: tool.and_then(|tool| deliver::concrete(tool.quality.as_deref())),
+        charged: won.charged,
         refused,
         span: tracing::Span::current(),
         work: Some(Arc::clone(work)),
@@ -106,13 +108,13 @@ async fn attempts(
     work: &Work,
     job: &Arc<ResponseJob>,
     record: &mut OpenRecord,
-    abandoned: impl Future<Output = ()> + Send,
+    promise: Option<&Promise<Made>>,
 ) -> Result<Won, Unmade> {
     if job.tool().is_some() {
         let checked = screen::check_task(&work.gateway, work.caller.group_name(), job).await;
         checked.map_err(|error| Unmade::Failed(error, None))?;
     }
-    attempt::run(work.asker(), Task::from(&**job), record, abandoned).await
+    attempt::run(work.asker(promise), Task::from(&**job), record).await
 }
 
 /// `auto` is never a mismatch.

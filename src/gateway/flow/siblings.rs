@@ -4,9 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::attempt::{BUDGET, Terms, costs};
+use super::attempt::{BUDGET, costs};
+use super::terms::Terms;
 use crate::gateway::upstream::{Class, Failure};
 
 /// As long as no image is there, one is expected to take this share of the time for a request (ours): a call that is cut
@@ -18,8 +17,7 @@ const MARGIN_SHARE: u32 = 4;
 /// What the calls of one job know of each other.
 #[derive(Debug)]
 pub(super) struct Siblings {
-    /// Every image must be there by then.
-    end: Instant,
+    terms: Terms,
     seen: Mutex<Seen>,
 }
 
@@ -32,6 +30,8 @@ struct Seen {
     lost: Duration,
     /// Calls that gave none and may have cost something.
     spent: usize,
+    /// One of the images has begun.
+    begun: bool,
     /// Whatever comes next would fail as well.
     closed: bool,
 }
@@ -39,8 +39,8 @@ struct Seen {
 // === impl Siblings ===
 
 impl Siblings {
-    pub(super) const fn new(terms: &Terms) -> Self {
-        Self { end: terms.end, seen: Mutex::new(Seen::new(terms.patience)) }
+    pub(super) const fn new(terms: Terms) -> Self {
+        Self { terms, seen: Mutex::new(Seen::new(terms.patience)) }
     }
 
     /// Whether another image is worth a call: nothing stands against it, the budget of all of them allows it, and there
@@ -52,12 +52,24 @@ impl Siblings {
 
     /// Whether an image that is begun now can be expected in time.
     pub(super) fn has_time(&self) -> bool {
-        self.end.saturating_duration_since(Instant::now()) >= self.seen().needed()
+        let seen = *self.seen();
+        let time = if seen.begun { self.terms.left() } else { self.terms.time_to_begin() };
+        time >= seen.needed()
     }
 
     /// Calls of all of them that gave no image and may have cost something.
     pub(super) fn spent(&self) -> usize {
         self.seen().spent
+    }
+
+    /// An image has begun.
+    pub(super) fn begun(&self) {
+        self.seen().begun = true;
+    }
+
+    /// True if one of the images has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.seen().begun
     }
 
     /// An image was made, in this time.
@@ -89,7 +101,7 @@ impl Siblings {
 
 impl Seen {
     const fn new(patience: Duration) -> Self {
-        Self { patience, made: None, lost: Duration::ZERO, spent: 0, closed: false }
+        Self { patience, made: None, lost: Duration::ZERO, spent: 0, begun: false, closed: false }
     }
 
     /// So much time an image is expected to take.
@@ -101,14 +113,16 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::gateway::upstream::Cause;
 
     const TOTAL: Duration = Duration::from_secs(295);
 
     fn siblings(patience: u64) -> Siblings {
-        let now = Instant::now();
-        Siblings::new(&Terms { patience: Duration::from_secs(patience), end: now + TOTAL })
+        let (patience, end) = (Duration::from_secs(patience), Instant::now() + TOTAL);
+        Siblings::new(Terms { patience, end, has_below: false })
     }
 
     /// The number of images that are begun one behind the other, and of those that exist when the time is over.
@@ -118,7 +132,7 @@ mod tests {
         while begun < count && siblings.go_on() {
             begun += 1;
             tokio::time::advance(took).await;
-            if siblings.end >= Instant::now() {
+            if siblings.terms.end >= Instant::now() {
                 siblings.made(took);
                 made += 1;
             }
@@ -143,6 +157,18 @@ mod tests {
             tokio::time::advance(Duration::from_millis(1)).await;
             assert!(!siblings.has_time(), "{patience}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn until_one_has_begun_the_time_of_smaller_images_is_left_to_them() {
+        let (patience, end) = (Duration::from_secs(120), Instant::now() + TOTAL);
+        let siblings = Siblings::new(Terms { patience, end, has_below: true });
+        tokio::time::advance(TOTAL - patience / 2).await;
+        assert!(siblings.has_time());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!siblings.has_time());
+        siblings.begun();
+        assert!(siblings.has_time());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,8 @@
 //! One request of either kind, with everything that is needed to answer it.
 
-use std::future::pending;
 use std::sync::{Arc, OnceLock};
 
-use super::attempt::Asker;
+use super::asker::Asker;
 use super::made::Made;
 use super::{Ask, deliver, respond};
 use crate::error::{Error, Fault};
@@ -11,7 +10,7 @@ use crate::gateway::Gateway;
 use crate::gateway::config::Fallback;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{OpenRecord, Outcome};
-use crate::gateway::replay::JobRegistration;
+use crate::gateway::replay::{JobRegistration, Promise};
 use crate::gateway::rules::SharedTask;
 
 /// One request, with everything that is needed to answer it.
@@ -45,29 +44,33 @@ impl Work {
         self.fingerprint.get().copied()
     }
 
-    /// Runs the whole job, beginning with its intent. `abandoned` resolves when nobody wants the job any more; it is
-    /// polled only until something is spent.
-    pub(super) async fn begin(self: &Arc<Self>, abandoned: impl Future<Output = ()> + Send) -> Result<Made, Error> {
+    /// Runs the whole job, beginning with its intent. The promise knows if anybody wants the job; a job without one is
+    /// always wanted.
+    pub(super) async fn begin(self: &Arc<Self>, promise: Option<&Promise<Made>>) -> Result<Made, Error> {
         let record = self.open().await?;
-        self.make(record, abandoned).await
+        self.make(record, promise).await
     }
 
     /// Runs the whole job for a caller whose departure cancels it, whenever this future is dropped.
     pub(super) async fn begin_with_caller(self: &Arc<Self>) -> Result<Made, Error> {
         let mut record = self.open().await?;
         record.when_dropped(Outcome::cancelled());
-        self.make(record, pending()).await
+        self.make(record, None).await
     }
 
-    /// True if a lesser image is acceptable in place of none: as the caller says, or else as the group does. A response
-    /// has no lesser form.
-    fn takes_fallback(&self) -> bool {
-        let group = self.gateway.fallback(self.caller.group_name()) == Fallback::Ladder;
-        matches!(self.task, SharedTask::Images(_)) && self.ask.fallback.unwrap_or(group)
+    /// The choice between a lesser image and none: as the caller says, or else as the group does. A response has no
+    /// lesser form.
+    fn fallback(&self) -> Fallback {
+        match self.task {
+            SharedTask::Images(_) => {
+                self.ask.fallback.unwrap_or_else(|| self.gateway.fallback(self.caller.group_name()))
+            }
+            SharedTask::Response(_) => Fallback::Never,
+        }
     }
 
-    pub(super) fn asker(&self) -> Asker<'_> {
-        Asker { gateway: &self.gateway, caller: &self.caller, fallback: self.takes_fallback() }
+    pub(super) fn asker<'a>(&'a self, promise: Option<&'a Promise<Made>>) -> Asker<'a> {
+        Asker { gateway: &self.gateway, caller: &self.caller, fallback: self.fallback(), promise }
     }
 
     /// Remembers a broken answer, because some clients send such a request again although they are told not to.
@@ -96,14 +99,10 @@ impl Work {
     }
 
     /// Boxed, because it is the largest part of a waiting request's memory.
-    async fn make(
-        self: &Arc<Self>,
-        record: OpenRecord,
-        abandoned: impl Future<Output = ()> + Send,
-    ) -> Result<Made, Error> {
+    async fn make(self: &Arc<Self>, record: OpenRecord, promise: Option<&Promise<Made>>) -> Result<Made, Error> {
         match &self.task {
-            SharedTask::Images(job) => Box::pin(deliver::make(self, job, record, abandoned)).await,
-            SharedTask::Response(job) => Box::pin(respond::make(self, job, record, abandoned)).await,
+            SharedTask::Images(job) => Box::pin(deliver::make(self, job, record, promise)).await,
+            SharedTask::Response(job) => Box::pin(respond::make(self, job, record, promise)).await,
         }
     }
 }

@@ -225,6 +225,11 @@ impl OpenRecord {
         self.edit(|entry| entry.record.fallback = Some(made));
     }
 
+    /// Says that a smaller image is asked for although the larger one may have been paid for as well.
+    pub(crate) fn set_maybe_paid_twice(&mut self) {
+        self.edit(|entry| entry.record.maybe_paid_twice = true);
+    }
+
     /// Sets the id under which the upstream keeps the response.
     pub(crate) fn set_response_id(&mut self, id: String) {
         self.edit(|entry| entry.record.response_id = Some(id));

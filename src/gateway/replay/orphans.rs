@@ -179,17 +179,16 @@ impl Orphans {
 
     /// Nothing was spent on an orphan that nobody wants: it is as if it had never been. Not where a retry has it.
     pub(super) fn give_up(&self, place: Place) -> bool {
-        let gone = {
-            let mut index = self.index();
-            let unwanted =
-                |entry: &Entry| entry.holds == 0 && !entry.retry_expected && entry.standing() == Some(Standing::Orphan);
-            let unwanted = index.entries.get(&place).is_some_and(unwanted);
-            if unwanted { index.entries.remove(&place) } else { None }
-        };
+        let gone = self.index().remove_unwanted(place);
         let given_up = gone.is_some();
         drop(gone);
         self.changed.send_replace(());
         given_up
+    }
+
+    /// Returns true if somebody waits for the answer of the job, or was told to come back for it.
+    pub(super) fn is_wanted(&self, place: Place) -> bool {
+        self.index().entries.get(&place).is_some_and(Entry::is_wanted)
     }
 
     /// The jobs that may have the same request: the same key and the same cheap hash.

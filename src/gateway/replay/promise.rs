@@ -181,6 +181,14 @@ impl<M: Recordable> Promise<M> {
         }
     }
 
+    /// Returns true if somebody waits for the answer, or was told to come back for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        match &self.pair.registered {
+            Some(Registered { orphans, place }) => orphans.is_wanted(*place),
+            None => !matches!(*self.pair.slot(), Slot::Closed),
+        }
+    }
+
     /// Completes the job. If its caller has left or others want the answer too, this writes all of it down, so it must
     /// be awaited on a task that no caller can drop.
     pub(crate) async fn done(mut self, result: Result<M, Error>) {

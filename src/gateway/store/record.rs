@@ -77,6 +77,8 @@ pub(crate) struct Record {
     pub(crate) host_model: Option<String>,
     /// The tokens of that text model, as the upstream counted them.
     pub(crate) host_usage: Option<Usage>,
+    /// True if a smaller image was asked for although the larger one, whose call failed, may have been paid for as well.
+    pub(crate) maybe_paid_twice: bool,
 }
 
 // === impl Record ===

@@ -97,6 +97,7 @@ pub(crate) fn record(request_id: &str) -> Record {
         image_model: None,
         host_model: None,
         host_usage: None,
+        maybe_paid_twice: false,
     }
 }
 

@@ -105,7 +105,8 @@ async fn group_id(store: Arc<dyn Store>) -> GroupId {
 async fn a_record_comes_back_with_every_field() {
     for Fixture { store, .. } in stores().await {
         let fallback = Some("1536x1024 medium".to_owned());
-        let closed = Record { cost_usd: Some(0.0125), error_code: Some("x".to_owned()), fallback, ..finished("r1") };
+        let (cost_usd, error_code) = (Some(0.0125), Some("x".to_owned()));
+        let closed = Record { cost_usd, error_code, fallback, maybe_paid_twice: true, ..finished("r1") };
         let written = write(&*store, &[RowWrite::Open(&record("r1")), RowWrite::Close(&closed)]).await;
         assert_eq!(written, [Written::Done, Written::Done]);
         assert_eq!(all(&*store).await, [closed]);
@@ -246,7 +247,7 @@ fn a_record_prints_as_the_documented_line() {
         r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1","fallback":null,"injected_tool":false,"error_reason":null,"error_detail":null,"#,
         r#""missing":1,"image_model":"gpt-image-2-2026-04-21","host_model":"gpt-5.5","#,
         r#""host_usage":{"input_tokens":30,"input_tokens_details":null,"output_tokens":50,"#,
-        r#""output_tokens_details":null,"total_tokens":80}}"#,
+        r#""output_tokens_details":null,"total_tokens":80},"maybe_paid_twice":false}"#,
     );
     assert_eq!(serde_json::to_string(&record).unwrap(), expected);
 }

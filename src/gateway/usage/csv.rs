@@ -8,7 +8,7 @@ use crate::gateway::names;
 use super::{Counts, DayCounts, NamedCounts, NamedRecord};
 
 /// The names are those of the JSON records; what is nested there is named with both words.
-const RECORD: [&str; 40] = [
+const RECORD: [&str; 41] = [
     "request_id",
     "created_at",
     "operation",
@@ -49,6 +49,7 @@ const RECORD: [&str; 40] = [
     "host_input_tokens",
     "host_output_tokens",
     "host_total_tokens",
+    "maybe_paid_twice",
 ];
 
 const COUNTS: [&str; 8] =
@@ -128,6 +129,7 @@ fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [Stri
         number(host.input_tokens),
         number(host.output_tokens),
         number(host.total_tokens),
+        record.maybe_paid_twice.to_string(),
     ]
 }
 

@@ -62,14 +62,16 @@ pub(crate) enum Delivery {
     Fail,
 }
 
-/// What happens when an image of 3840x2160 and high quality cannot be made.
+/// What happens when an image of 3840x2160 or 2160x3840 in high or medium quality fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fallback {
     /// The request fails.
-    Off,
-    /// The steps of the specification are tried: medium quality, then 1536x1024 in medium quality.
-    Ladder,
+    Never,
+    /// The next smaller image is made if nothing can have been paid for: medium quality, then 1536x1024 in medium quality.
+    Unpaid,
+    /// The next smaller image is made after any failure but a refusal, even if the larger one may have been paid for.
+    Always,
 }
 
 /// What happens to a prompt that a moderation service did not judge.
@@ -190,8 +192,9 @@ impl Fallback {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Off => "off",
-            Self::Ladder => "ladder",
+            Self::Never => "never",
+            Self::Unpaid => "unpaid",
+            Self::Always => "always",
         }
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 const FILTERED: &str = r#"
 [[groups]]
 name = "default"
-fallback = "ladder"
+fallback = "unpaid"
 
 [groups.filter]
 words = ["  Acme Corp ", "nemo"]
@@ -21,7 +21,7 @@ on_error = "closed"
 fn a_group_says_what_may_not_be_asked_for() {
     let config = load_from(machine().variable("JUDGE_KEY", "sk-judge"), FILTERED).unwrap();
     let [group] = &config.groups[..] else { panic!("one group") };
-    assert_eq!(group.fallback, Fallback::Ladder);
+    assert_eq!(group.fallback, Fallback::Unpaid);
     assert_eq!(group.filter.words, ["Acme Corp", "nemo"]);
     assert_eq!(group.filter.patterns, [r"\bred\b"]);
     let Moderation { base_url, api_key, model, on_error, timeout } = group.filter.moderation.as_ref().unwrap();
@@ -30,7 +30,7 @@ fn a_group_says_what_may_not_be_asked_for() {
     assert_eq!((model.as_str(), *on_error), ("omni-moderation-latest", OnError::Closed));
     assert_eq!(*timeout, Duration::from_secs(5));
     let shown = config.show();
-    for line in ["fallback = \"ladder\"", "[groups.filter.moderation]", "on_error = \"closed\"", "timeout = \"5s\""] {
+    for line in ["fallback = \"unpaid\"", "[groups.filter.moderation]", "on_error = \"closed\"", "timeout = \"5s\""] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     assert!(!format!("{shown}{config:?}").contains("sk-judge"));
@@ -40,7 +40,7 @@ fn a_group_says_what_may_not_be_asked_for() {
 fn a_group_filters_nothing_by_itself() {
     let config = load_from(machine(), "[[groups]]\nname = \"a\"").unwrap();
     for group in &config.groups {
-        assert_eq!((group.fallback, &group.filter), (Fallback::Off, &Filter::default()));
+        assert_eq!((group.fallback, &group.filter), (Fallback::Never, &Filter::default()));
     }
     assert!(!config.show().contains("filter"), "{}", config.show());
 }
@@ -50,7 +50,7 @@ fn every_mistake_in_a_filter_is_reported_at_once() {
     check(
         r#"[[groups]]
 name = "a"
-fallback = "on"
+fallback = "ladder"
 [groups.filter]
 words = ["", "fine"]
 patterns = ["(", "x*", "fine"]
@@ -61,7 +61,7 @@ model = "two words"
 timeout = "1ms"
 "#,
         &[
-            "3:12: `fallback` must be \"off\" or \"ladder\", not \"on\"",
+            "3:12: `fallback` must be \"never\" or \"unpaid\" or \"always\", not \"ladder\"",
             "5:10: `words[0]` is blank, and with it in every prompt",
             "6:13: `patterns[0]` is no regular expression: unclosed group",
             "6:18: `patterns[1]` matches the empty text, and with it every prompt",

@@ -114,6 +114,12 @@ impl Index {
         Some((entry.expected.clone(), answer, Arc::clone(&entry.tape)))
     }
 
+    /// Removes the job if nobody wants it any more.
+    pub(in super::super) fn remove_unwanted(&mut self, place: Place) -> Option<Entry> {
+        self.entries.get(&place).filter(|entry| !entry.is_wanted())?;
+        self.entries.remove(&place)
+    }
+
     /// Notes the file of a durable answer, unless the answer was let go. Returns `None` if the job is over.
     pub(in super::super) fn note_stored(&mut self, place: Place, file: &str) -> Option<Mode> {
         let entry = self.entries.get_mut(&place)?;
@@ -184,6 +190,11 @@ impl Entry {
 
     pub(in super::super) fn go(self) -> RemovedAnswer {
         RemovedAnswer { _tape: self.tape, stored: self.stored, request: self.expected, note: None }
+    }
+
+    /// True if somebody waits for the answer or reads it, or was told to come back for it.
+    pub(in super::super) fn is_wanted(&self) -> bool {
+        self.holds > 0 || self.retry_expected || self.standing() != Some(Standing::Orphan)
     }
 
     /// True if everybody who has asked for the answer has it.

@@ -45,6 +45,23 @@ async fn a_job_whose_caller_was_told_to_come_back_is_not_abandoned() {
 }
 
 #[tokio::test]
+async fn a_job_is_wanted_as_long_as_somebody_waits_or_was_told_to_come_back() {
+    let house = House::new().await;
+    let (replay, job) = (house.open().await, job("red"));
+    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, JobRegistration::default());
+    assert!(promise.is_wanted());
+    drop(waiting);
+    assert!(!promise.is_wanted(), "its caller has left");
+    let retry = replay.adopt(&house.ada, &job).await.expect("the job, in flight");
+    assert!(promise.is_wanted(), "a retry waits for it");
+    drop(retry);
+    assert!(!promise.is_wanted());
+    drop(promise);
+    let other = super::job("blue");
+    assert!(job_with_expected_retry(&replay, &house.ada, &other).await.is_wanted());
+}
+
+#[tokio::test]
 async fn who_was_told_to_come_back_reads_once_that_it_may_have_been_paid_for() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));

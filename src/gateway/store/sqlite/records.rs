@@ -23,7 +23,7 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     output_text_tokens = $10, total_tokens = $11, cost_usd = $12, latency_ms = $13, first_byte_ms = $14, \
     attempts = $15, account = $16, fallback = $17, response_id = $18, error_reason = $19, \
     error_detail = $20, image_model = $21, host_model = $22, host_input_tokens = $23, host_output_tokens = $24, \
-    host_total_tokens = $25 \
+    host_total_tokens = $25, maybe_paid_twice = $26 \
     WHERE request_id = $1 AND state = 'running'";
 
 /// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows.
@@ -87,7 +87,8 @@ pub(super) fn close(record: &Record) -> sqlx::Result<Statement<'_>> {
         .bind(&record.host_model)
         .bind(number(host.input_tokens))
         .bind(number(host.output_tokens))
-        .bind(number(host.total_tokens)))
+        .bind(number(host.total_tokens))
+        .bind(record.maybe_paid_twice))
 }
 
 pub(super) fn note(record: &Record) -> sqlx::Result<Statement<'_>> {

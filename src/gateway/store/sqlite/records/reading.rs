@@ -147,6 +147,7 @@ fn record(row: &SqliteRow) -> sqlx::Result<Record> {
         image_model: row.try_get("image_model")?,
         host_model: row.try_get("host_model")?,
         host_usage: host_usage(row)?,
+        maybe_paid_twice: row.try_get("maybe_paid_twice")?,
     };
     record.missing = record.count_missing();
     Ok(record)

@@ -1,0 +1,340 @@
+//! `always`: a smaller image is made also after a failure after which the larger one may have been paid for. What was made
+//! is neither thrown away nor paid for again, and the record says what may have been paid for twice.
+
+use super::*;
+use crate::kit::{Events, eventually, setting};
+
+/// Failures after which an image may have been paid for.
+pub(super) const LOST: [&str; 11] = [
+    "stall=head",
+    "stall=body",
+    "status=502 body=html",
+    "status=502",
+    "status=504 body=html",
+    "status=524 body=html",
+    "hang-up",
+    "hang-up how=reset",
+    "cut=30",
+    "clip=30",
+    "data=empty tokens=9",
+];
+/// A silent upstream is given up soon.
+const SHORT: &str = "[deadlines]\nimage = \"6s\"\n";
+const ONLY: &str = "sk-upstream-only";
+const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
+
+/// A generation of the largest size in the best quality, for which both images may be paid for.
+fn always(gateway: &Gateway, with: Value) -> Call {
+    largest(gateway, with).header(HEADER, "always")
+}
+
+fn short(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with(SHORT, &[Account::at("only", upstream)])
+}
+
+/// An account that makes each image by a call of its own.
+fn one_by_one(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with(SHORT, &[Account::at("only", upstream).speaking_responses()])
+}
+
+/// The classes of the attempts of a record; an image has none.
+fn classes(record: &Value) -> Vec<&str> {
+    let attempts = record["attempts"].as_array().expect("attempts").iter();
+    attempts.map(|attempt| attempt["class"].as_str().unwrap_or("-")).collect()
+}
+
+#[test]
+fn what_may_have_been_paid_is_made_smaller_for_those_who_accept_that() {
+    for script in LOST {
+        let upstream = FakeUpstream::start();
+        let gateway = short(&upstream);
+        upstream.next(script);
+        let answer = always(&gateway, json!({})).send(gateway.address());
+        println!("{script}");
+        let body = answer.good();
+        assert_eq!((&body["size"], &body["quality"]), (&json!("3840x2160"), &json!("medium")));
+        assert_eq!(body["data"][0]["b64_json"], json!(upstream.ledger()[1].images[0]));
+        assert_eq!(asked(&upstream), steps(&LADDER[..2]));
+        is_told(&answer, &gateway, Some(LADDER[1]));
+        let record = gateway.settled(1).pop().expect("a record");
+        assert_eq!((&record["state"], &record["maybe_paid_twice"]), (&json!("succeeded"), &json!(true)), "{record}");
+        assert_eq!(classes(&record), ["X", "-"]);
+    }
+}
+
+#[test]
+fn a_group_can_accept_that_for_all_of_its_callers() {
+    let upstream = FakeUpstream::start();
+    let top = "[[groups]]\nname = \"default\"\nfallback = \"always\"\n";
+    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    upstream.in_turn(ONLY, &["status=502", "", "status=502"]);
+    let answer = largest(&gateway, json!({})).send(gateway.address());
+    answer.good();
+    is_told(&answer, &gateway, Some(LADDER[1]));
+    // A request decides for itself.
+    largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address()).error(502);
+    assert_eq!(upstream.attempts(), 3);
+}
+
+#[test]
+fn the_last_step_is_reached_also_where_the_upstream_is_silent_each_time() {
+    let upstream = FakeUpstream::start();
+    let gateway = short(&upstream);
+    upstream.in_turn(ONLY, &["stall=head", "stall=body", ""]);
+    let answer = always(&gateway, json!({})).send(gateway.address());
+    assert_eq!(answer.good()["size"], "1536x1024");
+    assert_eq!(asked(&upstream), steps(&LADDER));
+    is_told(&answer, &gateway, Some(LADDER[2]));
+}
+
+#[test]
+fn what_may_have_been_paid_decides_the_error_whatever_came_of_the_smaller_images() {
+    for (scripts, reasons) in [
+        (&["status=502"; 3][..], ["network", "no_image_data"]),
+        (&["status=504 body=html", "status=500", "status=500"], ["network", "timeout"]),
+        (&["status=504 body=html", "status=429 retry-after=30", "status=429 retry-after=30"], ["network", "timeout"]),
+        (&["status=504 body=html", "status=400 body=policy"], ["network", "timeout"]),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = short(&upstream);
+        upstream.in_turn(ONLY, scripts);
+        let answer = always(&gateway, json!({})).send(gateway.address());
+        let error = answer.error(502);
+        assert!(reasons.iter().any(|reason| error["reason"] == *reason), "{scripts:?}: {error}");
+        assert_eq!((answer.should_retry(), answer.header(HEADER)), (Some("false"), None), "{scripts:?}");
+        assert!(upstream.attempts() >= 2 && asked(&upstream) == steps(&LADDER[..upstream.attempts()]), "{scripts:?}");
+        let record = gateway.settled(1).pop().expect("a record");
+        assert_eq!((&record["state"], &record["fallback"]), (&json!("interrupted"), &Value::Null), "{record}");
+        assert_eq!(record["maybe_paid_twice"], true, "{record}");
+    }
+}
+
+#[test]
+fn what_is_refused_or_called_wrong_is_not_made_smaller() {
+    for (script, status) in [
+        ("status=400 body=policy", 502),
+        ("status=400 body=policy-old", 502),
+        ("status=451", 502),
+        ("status=400 body=parameter", 400),
+        ("status=422 body=parameter", 400),
+    ] {
+        let upstream = FakeUpstream::start();
+        let gateway = short(&upstream);
+        upstream.next(script);
+        let answer = always(&gateway, json!({})).send(gateway.address());
+        assert_eq!(answer.status, status, "{script}: {:.300}", answer.text());
+        assert_eq!((answer.should_retry(), upstream.attempts()), (Some("false"), 1), "{script}");
+        assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false, "{script}");
+    }
+}
+
+#[test]
+fn only_what_stands_on_the_ladder_is_made_again() {
+    for (size, quality) in [("1024x1024", "high"), ("3840x2160", "low"), ("1536x1024", "medium")] {
+        let upstream = FakeUpstream::start();
+        let gateway = short(&upstream);
+        upstream.next("status=502");
+        always(&gateway, json!({"size": size, "quality": quality})).send(gateway.address()).error(502);
+        assert_eq!(upstream.attempts(), 1, "{size} {quality}");
+    }
+}
+
+#[test]
+fn tokens_of_the_larger_image_are_recorded_beside_those_of_the_smaller_one() {
+    let upstream = FakeUpstream::start();
+    let gateway = short(&upstream);
+    upstream.next("data=empty tokens=1700");
+    let answer = always(&gateway, json!({})).send(gateway.address());
+    assert_eq!(answer.good()["usage"]["output_tokens"], 196);
+    assert_eq!(gateway.settled(1)[0]["usage"]["output_tokens"], 1700 + 196);
+}
+
+#[test]
+fn a_stream_goes_down_until_its_image_has_begun() {
+    for script in ["stall=head", "status=502", "hang-up", "events=cut", "events=eof"] {
+        let upstream = FakeUpstream::start();
+        let gateway = short(&upstream);
+        upstream.next(script);
+        let answer = always(&gateway, json!({"stream": true})).send(gateway.address());
+        assert_eq!((answer.status, answer.header(HEADER)), (200, Some("3840x2160 medium")), "{script}");
+        let text = answer.text();
+        assert!(text.contains("image_generation.completed") && text.contains("\"quality\":\"medium\""), "{script}");
+        assert_eq!(asked(&upstream), steps(&LADDER[..2]), "{script}");
+        is_told(&answer, &gateway, Some(LADDER[1]));
+    }
+    let upstream = FakeUpstream::start();
+    let gateway = short(&upstream);
+    upstream.next("events=p,cut");
+    let answer = always(&gateway, json!({"stream": true, "partial_images": 1})).send(gateway.address());
+    assert!(answer.text().contains("event: error"), "{}", answer.text());
+    assert_eq!((upstream.attempts(), answer.header(HEADER)), (1, None), "its caller has a part of it");
+}
+
+#[test]
+fn a_stream_that_began_with_heartbeats_says_in_its_event_what_was_made() {
+    // The interval of the heartbeats is that of the contract, and nothing shortens it.
+    if setting("IMAGATE_TEST_FAST").is_some() {
+        return;
+    }
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.next("gate=late status=504 body=html");
+    let (heard, beats) = std::sync::mpsc::channel();
+    let call = always(&gateway, json!({"stream": true}));
+    let events = std::thread::scope(|scope| {
+        let listener = scope.spawn(|| {
+            let mut events = Events::of(call.open(gateway.address()).expect("an answer"));
+            events.listener = Some(heard);
+            events.rest()
+        });
+        beats.recv_timeout(crate::kit::PATIENCE).expect("a heartbeat");
+        upstream.open_gate("late");
+        listener.join().expect("the events")
+    });
+    let last = events.last().expect("an event");
+    assert_eq!(last.name, "image_generation.completed");
+    assert_eq!((&last.data["size"], &last.data["quality"]), (&json!("3840x2160"), &json!("medium")));
+    let record = gateway.settled(1).pop().expect("a record");
+    assert_eq!((&record["fallback"], &record["maybe_paid_twice"]), (&json!("3840x2160 medium"), &json!(true)));
+}
+
+#[test]
+fn several_images_of_one_call_go_down_together() {
+    let upstream = FakeUpstream::start();
+    let gateway = short(&upstream);
+    upstream.next("status=502");
+    let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
+    is_told(&answer, &gateway, Some(LADDER[1]));
+}
+
+#[test]
+fn several_images_of_one_call_each_go_down_only_if_none_was_made() {
+    let upstream = FakeUpstream::start();
+    let gateway = one_by_one(&upstream);
+    upstream.in_turn(ONLY, &["status=502 body=html", "stall=head", "", ""]);
+    let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (4, None));
+    is_told(&answer, &gateway, Some(LADDER[1]));
+    assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], true);
+}
+
+#[test]
+fn an_image_that_was_made_is_the_answer_and_no_other_is_made_for_it() {
+    let upstream = FakeUpstream::start();
+    let gateway = one_by_one(&upstream);
+    upstream.in_turn(ONLY, &["", "status=502 body=html"]);
+    let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
+    is_told(&answer, &gateway, None);
+    let record = gateway.settled(1).pop().expect("a record");
+    assert_eq!(record["maybe_paid_twice"], false, "{record}");
+    assert_eq!(record["delivered"][0]["size"], "3840x2160");
+}
+
+#[test]
+fn an_image_is_not_given_up_where_its_sibling_was_made() {
+    let upstream = FakeUpstream::start();
+    let gateway = one_by_one(&upstream);
+    // Longer than half of the time that is left.
+    upstream.in_turn(ONLY, &["", "delay=4000"]);
+    let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(upstream.attempts(), 2);
+    is_told(&answer, &gateway, None);
+}
+
+#[test]
+fn nothing_is_made_smaller_when_the_time_is_over() {
+    let upstream = FakeUpstream::start();
+    let gateway = one_by_one(&upstream);
+    // Both have begun, so they may take all of the time.
+    upstream.always(ONLY, "tale=created,half,stall");
+    let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
+    answer.error(502);
+    assert_eq!((answer.should_retry(), upstream.attempts()), (Some("false"), 2));
+    assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false);
+}
+
+#[test]
+fn a_smaller_image_is_paid_once_under_its_key() {
+    let upstream = FakeUpstream::start();
+    let gateway = short(&upstream);
+    upstream.next("status=502");
+    let call = || always(&gateway, json!({})).header("idempotency-key", "k-1").send(gateway.address());
+    let answers = [call(), call(), call()];
+    answers[0].good();
+    for again in &answers[1..] {
+        assert_eq!((again.status, &again.body), (200, &answers[0].body));
+        assert_eq!(again.header("x-imagate-replayed"), Some("true"));
+        assert_eq!(again.header(HEADER), Some("3840x2160 medium"));
+    }
+    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(gateway.settled(1).len(), 1);
+}
+
+#[test]
+fn who_was_told_to_come_back_gets_the_smaller_image() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("answer_deadline = \"1s\"\n", &[Account::at("only", &upstream)]);
+    upstream.next("gate=open status=502");
+    let call = || always(&gateway, json!({})).send(gateway.address());
+    call().error(409);
+    upstream.open_gate("open");
+    upstream.wait_until("the smaller image is asked for", |ledger| ledger.len() == 2);
+    let answer = call();
+    answer.good();
+    assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
+    is_told(&answer, &gateway, Some(LADDER[1]));
+}
+
+/// Sends, waits until the upstream has it, and leaves.
+fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
+    let stream = always(gateway, json!({})).dispatch(gateway.address()).expect("a connection");
+    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    drop(stream);
+    eventually("the gateway knows that the caller has left", || (busy(gateway) == 0).then_some(()));
+}
+
+/// The connections whose requests are served.
+fn busy(gateway: &Gateway) -> usize {
+    let text = Call::get("/metrics").send(gateway.metrics_address()).text();
+    let busy = text.lines().find_map(|line| line.strip_prefix("imagate_connections{state=\"busy\"} ")?.parse().ok());
+    busy.expect("a count")
+}
+
+#[test]
+fn nothing_more_is_paid_for_a_caller_who_has_left() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.next("gate=open status=502");
+    leave(&gateway, &upstream);
+    upstream.open_gate("open");
+    let record = gateway.settled(1).pop().expect("a record");
+    assert_eq!((&record["state"], &record["maybe_paid_twice"]), (&json!("interrupted"), &json!(false)), "{record}");
+    // A retry reads what became of it.
+    let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1).send(gateway.address());
+    retry.error(502);
+    assert_eq!((retry.should_retry(), upstream.attempts()), (Some("false"), 1));
+}
+
+#[test]
+fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.next("gate=open status=502");
+    leave(&gateway, &upstream);
+    let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1);
+    let answer = std::thread::scope(|scope| {
+        let retry = scope.spawn(|| retry.send(gateway.address()));
+        eventually("the gateway has the retry", || (busy(&gateway) == 1).then_some(()));
+        upstream.open_gate("open");
+        retry.join().expect("an answer")
+    });
+    answer.good();
+    assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
+    is_told(&answer, &gateway, Some(LADDER[1]));
+}
