@@ -596,7 +596,9 @@ pub struct ImageEditCompletedEvent {
     /// Always `image_edit.completed`.
     #[serde(rename = "type")]
     pub type_: ImageEditCompletedEventType,
-    pub usage: ImageUsage,
+    /// What making the image used. Absent where the upstream has not told it: it is never invented.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub usage: ::std::option::Option<ImageUsage>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -1053,7 +1055,9 @@ pub struct ImageGenerationCompletedEvent {
     /// Always `image_generation.completed`.
     #[serde(rename = "type")]
     pub type_: ImageGenerationCompletedEventType,
-    pub usage: ImageUsage,
+    /// What making the image used. Absent where the upstream has not told it: it is never invented.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub usage: ::std::option::Option<ImageUsage>,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
@@ -1566,7 +1570,7 @@ impl ImageUsage {
 ///
 /// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one.
 ///
-/// The upstream may speak a later version of this contract. So a word of `background`, `output_format`, `quality` or `size`, the name of a model, and a field may come along that is not listed here, as the upstream says it: keep words that you do not know as text, and pass over fields that you do not know. Left out are fields that name the upstream's account, credentials and addresses, and fields beyond 64 KiB in all.
+/// The upstream may speak a later version of this contract. So a word of `background`, `output_format`, `quality` or `size`, the name of a model, and a field may come along that is not listed here, as the upstream says it: keep words that you do not know as text, and pass over fields that you do not know. Left out are fields that name the upstream's account, credentials and addresses; fields beyond 64 KiB in all may be.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -2105,7 +2109,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedBackground {
         value.parse()
     }
 }
-/// The quality that an image was really made with; never `auto`. An answer may carry another word of a later version.
+/// The quality that an image was really made with; never `auto`. A model that the operator has added, and a later version, may have words of their own.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -4138,7 +4142,10 @@ pub mod builder {
             super::ImageEditCompletedEventType,
             ::std::string::String,
         >,
-        usage: ::std::result::Result<super::ImageUsage, ::std::string::String>,
+        usage: ::std::result::Result<
+            ::std::option::Option<super::ImageUsage>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -4154,7 +4161,7 @@ pub mod builder {
                 quality: Err("no value supplied for quality".to_string()),
                 size: Err("no value supplied for size".to_string()),
                 type_: Err("no value supplied for type_".to_string()),
-                usage: Err("no value supplied for usage".to_string()),
+                usage: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -4248,7 +4255,7 @@ pub mod builder {
         }
         pub fn usage<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ImageUsage>,
+            T: ::std::convert::TryInto<::std::option::Option<super::ImageUsage>>,
             T::Error: ::std::fmt::Display,
         {
             self.usage = value
@@ -5410,7 +5417,10 @@ pub mod builder {
             super::ImageGenerationCompletedEventType,
             ::std::string::String,
         >,
-        usage: ::std::result::Result<super::ImageUsage, ::std::string::String>,
+        usage: ::std::result::Result<
+            ::std::option::Option<super::ImageUsage>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -5426,7 +5436,7 @@ pub mod builder {
                 quality: Err("no value supplied for quality".to_string()),
                 size: Err("no value supplied for size".to_string()),
                 type_: Err("no value supplied for type_".to_string()),
-                usage: Err("no value supplied for usage".to_string()),
+                usage: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -5520,7 +5530,7 @@ pub mod builder {
         }
         pub fn usage<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::ImageUsage>,
+            T: ::std::convert::TryInto<::std::option::Option<super::ImageUsage>>,
             T::Error: ::std::fmt::Display,
         {
             self.usage = value

@@ -111,6 +111,10 @@ const SCHEMAS: &[Phrase] = &[
 const SOURCES: &[Phrase] = &[
     ("set one, once and within {} hours", &[|_| link_seconds("INVITATION") / 3600]),
     ("set a password, once and within {} hours", &[|_| link_seconds("RESET") / 3600]),
+    (
+        "fields beyond {} KiB in all",
+        &[|_| source("src/gateway/relay/drawn/found.rs", "const OTHERS_MAX: usize = ") / 1024],
+    ),
     ("{} days with `…` as the last", &[|_| source("src/gateway/console/usage.rs", "const DAYS: u32 = ")]),
     ("of up to `…` pixels the account may make at once. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),
     (

@@ -45,6 +45,8 @@ fn a_word_of_the_operator_is_refused_in_every_spelling_of_case() {
     for (at, prompt) in refused.iter().enumerate() {
         is_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
     }
+    let lenient = gateway.generate(json!({"prompt": "a zeppelin", "moderation": "low"}));
+    is_refused(&lenient, &gateway, &upstream, refused.len() + 1);
     // The prompt and the rule are nobody's business but the operator's.
     let said = gateway.said();
     assert!(!said.contains("at night") && !said.contains("two words of it"), "{said}");

@@ -5,7 +5,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kit::{
-    Account, Done, FakeUpstream, Gateway, PATIENCE, Program, Shut, Verbatim, ends_within, facts, picture,
+    Account, Done, FakeUpstream, Gateway, PATIENCE, Program, Shut, VerbatimUpstream, ends_within, facts, picture,
 };
 
 const FAILED: Option<i32> = Some(1);
@@ -49,6 +49,15 @@ fn several_images_are_several_files_and_a_second_run_leaves_them_alone() {
     assert_eq!(generate(&gateway, &[&words[..], &["-o", "b.jpg"]].concat()).code, USAGE);
     assert_eq!(generate(&gateway, &words).good(), "a-boat.jpg\na-boat-2.jpg\na-boat-3.jpg\n");
     assert_eq!(generate(&gateway, &words).good(), "a-boat-4.jpg\na-boat-5.jpg\na-boat-6.jpg\n");
+}
+
+#[test]
+fn a_draft_is_a_jpeg_of_low_quality() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    assert_eq!(generate(&gateway, &["--draft"]).good(), "a-boat.jpg\n");
+    let fields = upstream.ledger()[0].fields();
+    assert_eq!((&fields["output_format"], &fields["quality"]), (&json!("jpeg"), &json!("low")));
 }
 
 #[test]
@@ -192,7 +201,7 @@ fn an_image_that_comes_as_asked_for_or_larger_stays_as_it_is() {
 
 #[test]
 fn an_image_that_cannot_be_resized_is_kept_as_it_came() {
-    let upstream = Verbatim::start();
+    let upstream = VerbatimUpstream::start();
     let file = &picture(1024, 640, "png")[..];
     let broken = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &file[..file.len() - 20]);
     upstream.say("application/json", json!({"created": 1, "data": [{"b64_json": broken}]}).to_string());

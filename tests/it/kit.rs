@@ -42,7 +42,7 @@ pub(crate) use site::Site;
 pub(crate) use tap::Tap;
 pub(crate) use tokens::{Exchange, FakeTokens};
 pub(crate) use upstream::{Attempt, Deaf, FakeUpstream, Shut, Turn, sha256};
-pub(crate) use verbatim::Verbatim;
+pub(crate) use verbatim::VerbatimUpstream;
 pub(crate) use zoo::specimen;
 
 use std::ffi::OsString;

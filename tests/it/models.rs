@@ -170,7 +170,7 @@ fn an_added_image_model_is_served_by_its_own_rules_and_found_by_its_id() {
 
     let asked =
         json!({"model": "sketch-1", "size": "1024x1024", "quality": "draft", "background": "transparent", "n": 2});
-    let answer = gateway.generate(asked.clone()).good();
+    let answer = gateway.call(asked.clone()).for_added_model().send(gateway.address()).good();
     assert_eq!((&answer["model"], &answer["quality"]), (&json!("sketch-1"), &json!("draft")));
     let sent = upstream.ledger()[0].json();
     for (name, value) in asked.as_object().expect("fields") {

@@ -109,6 +109,7 @@ fn a_whole_file_becomes_settings() {
     assert_eq!((primary.tier, primary.priority), (Tier::Free, -3));
     assert_eq!((primary.concurrency.get(), primary.large_concurrency.get()), (4, 1));
     assert_eq!(primary.groups, ["default", "team"]);
+    assert_eq!((drawing.concurrency.get(), drawing.large_concurrency.get()), (8, 2), "few large ones by default");
     assert!(!drawing.implicit && matches!(drawing.upstream, Upstream::Simulator));
     let names: Vec<_> = config.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
     assert_eq!(names, [("team", Delivery::Fail), ("default", Delivery::Report)]);

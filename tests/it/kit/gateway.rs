@@ -152,6 +152,7 @@ impl Gateway {
         self.look_at_counts();
         if let Some(server) = self.server.take() {
             self.watch.must_have_counted();
+            self.watch.leave(server.address());
             let (printed, logged) = server.last_words();
             self.watch.look(Place::Greeting, printed.as_bytes());
             self.watch.look(Place::Log, logged.as_bytes());

@@ -25,6 +25,8 @@ pub(crate) struct Call {
     /// How many bytes of the answer the system may take in ahead of the reader.
     window: Option<usize>,
     from: Option<IpAddr>,
+    /// The answer may say what the document does not.
+    beyond_document: bool,
 }
 
 #[derive(Clone)]
@@ -52,6 +54,7 @@ impl Call {
             payload: Payload::None,
             window: None,
             from: None,
+            beyond_document: false,
         }
     }
 
@@ -93,7 +96,13 @@ impl Call {
 
     /// The operation of the document whose answer is expected.
     fn operation(&self) -> Option<Operation> {
-        Operation::of(self.method, &self.path)
+        Operation::of(self.method, &self.path).filter(|_| !self.beyond_document)
+    }
+
+    /// Asks for a model of the operator's, whose words are not those of the document.
+    pub(crate) fn for_added_model(mut self) -> Self {
+        self.beyond_document = true;
+        self
     }
 
     /// A body in pieces, without a content type.

@@ -8,26 +8,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::http::{find, read_headers, read_line};
 
 /// The server. Dropping it closes the port.
-pub(crate) struct Verbatim {
+pub(crate) struct VerbatimUpstream {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     /// The content type and the body.
     answer: Mutex<(&'static str, String)>,
     attempts: AtomicUsize,
     closed: AtomicBool,
 }
 
-// === impl Verbatim ===
+// === impl VerbatimUpstream ===
 
-impl Verbatim {
+impl VerbatimUpstream {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<SharedState>::default();
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten().take_while(|_| !serving.closed.load(Ordering::SeqCst)) {
@@ -54,7 +54,7 @@ impl Verbatim {
     }
 }
 
-impl Drop for Verbatim {
+impl Drop for VerbatimUpstream {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
         // Wakes the accepting thread, which then ends and closes the port.
@@ -63,7 +63,7 @@ impl Drop for Verbatim {
 }
 
 /// One request and its answer.
-fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let line = read_line(&mut reader)?;
     let headers = read_headers(&mut reader)?;

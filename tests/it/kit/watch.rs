@@ -80,6 +80,14 @@ impl Watch {
         lock(&GATEWAYS).insert(address, (Arc::clone(self), None));
     }
 
+    /// From now on the address may be that of somebody else.
+    pub(crate) fn leave(self: &Arc<Self>, address: SocketAddr) {
+        let mut gateways = lock(&GATEWAYS);
+        if gateways.get(&address).is_some_and(|(watch, _)| Arc::ptr_eq(watch, self)) {
+            gateways.remove(&address);
+        }
+    }
+
     /// As [`Watch::listen`], where the counts of a new process are told.
     pub(crate) fn count(self: &Arc<Self>, address: SocketAddr) {
         self.counted.store(false, Ordering::SeqCst);

@@ -7,11 +7,11 @@ use imagate::client::{Client, EditRequest, GenerateRequest, Images, ResponseRequ
 use serde_json::{Map, Value, json};
 
 use super::run;
-use crate::kit::{Account, Gateway, Verbatim, picture};
+use crate::kit::{Account, Gateway, VerbatimUpstream, picture};
 
 /// The operation and transport that an answer comes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum AnswerKind {
     Whole,
     Stream,
     Edit,
@@ -24,15 +24,23 @@ enum Way {
 }
 
 /// The body of an upstream's answer, and the values that a caller is to read from it.
-struct Said {
+struct UpstreamAnswer {
     content_type: &'static str,
     body: String,
     /// The answer of the image endpoints, or the whole response.
     expected: Value,
 }
 
-const WAYS: [Way; 8] =
-    [Way::Whole, Way::Stream, Way::Edit, Way::EditStream, Way::Drawn, Way::DrawnStream, Way::Task, Way::TaskStream];
+const WAYS: [AnswerKind; 8] = [
+    AnswerKind::Whole,
+    AnswerKind::Stream,
+    AnswerKind::Edit,
+    AnswerKind::EditStream,
+    AnswerKind::Drawn,
+    AnswerKind::DrawnStream,
+    AnswerKind::Task,
+    AnswerKind::TaskStream,
+];
 
 const GIF: &[u8] =
     b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
@@ -164,7 +172,7 @@ fn task_events(response: &Value) -> Vec<Value> {
     events
 }
 
-fn said(way: Way, change: &Value) -> Said {
+fn said(way: AnswerKind, change: &Value) -> UpstreamAnswer {
     const JSON: &str = "application/json";
     const EVENTS: &str = "text/event-stream";
     let answer = answer(change);
@@ -174,18 +182,20 @@ fn said(way: Way, change: &Value) -> Said {
     };
     let response = response(&answer);
     let (content_type, body) = match way {
-        Way::Whole | Way::Edit => (JSON, answer.to_string()),
-        Way::Stream => (EVENTS, stream("image_generation")),
-        Way::EditStream => (EVENTS, stream("image_edit")),
-        Way::Task => (JSON, response.to_string()),
-        Way::TaskStream | Way::Drawn | Way::DrawnStream => (EVENTS, frames(&task_events(&response))),
+        AnswerKind::Whole | AnswerKind::Edit => (JSON, answer.to_string()),
+        AnswerKind::Stream => (EVENTS, stream("image_generation")),
+        AnswerKind::EditStream => (EVENTS, stream("image_edit")),
+        AnswerKind::Task => (JSON, response.to_string()),
+        AnswerKind::TaskStream | AnswerKind::Drawn | AnswerKind::DrawnStream => {
+            (EVENTS, frames(&task_events(&response)))
+        }
     };
     let expected = match way {
-        Way::Task | Way::TaskStream => response,
-        Way::Stream | Way::EditStream | Way::Drawn | Way::DrawnStream => of_event(answer),
-        Way::Whole | Way::Edit => answer,
+        AnswerKind::Task | AnswerKind::TaskStream => response,
+        AnswerKind::Stream | AnswerKind::EditStream | AnswerKind::Drawn | AnswerKind::DrawnStream => of_event(answer),
+        AnswerKind::Whole | AnswerKind::Edit => answer,
     };
-    Said { content_type, body, expected }
+    UpstreamAnswer { content_type, body, expected }
 }
 
 /// An event is flat, and so is the item of a response: a member that nobody knows may belong to the image or to the answer.
@@ -199,20 +209,20 @@ fn of_event(mut answer: Value) -> Value {
 }
 
 /// Asks, and gives what was read as it would be written again, or why nothing was.
-fn read(client: &Client, way: Way, prompt: &str) -> Result<Value, String> {
+fn read(client: &Client, way: AnswerKind, prompt: &str) -> Result<Value, String> {
     let request = GenerateRequest::new(prompt);
     let edit = EditRequest::new(prompt).image(picture(1024, 1024, "png").to_vec());
     let task = ResponseRequest::new("gpt-5.5", prompt);
     let answered = run(async {
         let images = match way {
-            Way::Whole | Way::Drawn => client.images().generate(request).await?,
-            Way::Edit => client.images().edit(edit).await?,
-            Way::Stream | Way::DrawnStream => {
+            AnswerKind::Whole | AnswerKind::Drawn => client.images().generate(request).await?,
+            AnswerKind::Edit => client.images().edit(edit).await?,
+            AnswerKind::Stream | AnswerKind::DrawnStream => {
                 client.images().generate_stream(request).await?.collect_image().await?.answer().clone()
             }
-            Way::EditStream => client.images().edit_stream(edit).await?.collect_image().await?.answer().clone(),
-            Way::Task => return Ok(serde_json::to_value(client.responses().create(task).await?).expect("JSON")),
-            Way::TaskStream => {
+            AnswerKind::EditStream => client.images().edit_stream(edit).await?.collect_image().await?.answer().clone(),
+            AnswerKind::Task => return Ok(serde_json::to_value(client.responses().create(task).await?).expect("JSON")),
+            AnswerKind::TaskStream => {
                 let response = client.responses().stream(task).await?.collect_response().await?;
                 return Ok(serde_json::to_value(response).expect("JSON"));
             }
@@ -250,11 +260,11 @@ fn short(value: Option<&Value>) -> String {
 
 #[test]
 fn everything_new_that_an_upstream_says_is_read_and_kept() {
-    let upstream = Verbatim::start();
+    let upstream = VerbatimUpstream::start();
     let client = Client::new(&upstream.base_url(), "sk-test").expect("a client");
     let (mut rows, mut lost) = (0, Vec::new());
     for (name, change) in changes() {
-        for way in WAYS.into_iter().filter(|way| !matches!(way, Way::Drawn | Way::DrawnStream)) {
+        for way in WAYS.into_iter().filter(|way| !matches!(way, AnswerKind::Drawn | AnswerKind::DrawnStream)) {
             let said = said(way, &change);
             upstream.say(said.content_type, said.body);
             match read(&client, way, name) {
@@ -295,7 +305,7 @@ fn nothing_passes_that_names_the_account_of_the_upstream() {
     ]);
     let (rows, leaks) = through_gateway(&[("an account", change.into())], |way, _, _, read| {
         // A response passes to the letter.
-        let may_tell = matches!(way, Way::Task | Way::TaskStream);
+        let may_tell = matches!(way, AnswerKind::Task | AnswerKind::TaskStream);
         let tells = read.to_string().contains("canary") || read["complexity"] != "high";
         (tells && !may_tell).then(|| short(Some(read)))
     });
@@ -306,13 +316,14 @@ fn nothing_passes_that_names_the_account_of_the_upstream() {
 /// according to `judge`, which gets the prompt, what was said, and what was read.
 fn through_gateway(
     changes: &[(&'static str, Value)],
-    judge: impl Fn(Way, &str, &Value, &Value) -> Option<String>,
+    judge: impl Fn(AnswerKind, &str, &Value, &Value) -> Option<String>,
 ) -> (usize, Vec<String>) {
-    let upstream = Verbatim::start();
+    let upstream = VerbatimUpstream::start();
     let account = |name: &str| Account::with_base_url(name, upstream.base_url());
     let (mut rows, mut wrong) = (0, Vec::new());
     for ways in [&WAYS[..4], &WAYS[4..]] {
-        let accounts = if ways[0] == Way::Drawn { [account("talks").speaking_responses()] } else { [account("draws")] };
+        let accounts =
+            if ways[0] == AnswerKind::Drawn { [account("talks").speaking_responses()] } else { [account("draws")] };
         let mut gateway = Gateway::with("", &accounts);
         for (way, (name, change)) in changes.iter().flat_map(|change| ways.iter().map(move |way| (*way, change))) {
             let said = said(way, change);
@@ -335,8 +346,8 @@ fn through_gateway(
 
 /// The answer with what the gateway adds to plain ones: the model and the prompt that were asked for, where the upstream
 /// names none. Nothing is added to events, and a response passes to the letter.
-fn filled_in(way: Way, prompt: &str, mut answer: Value) -> Value {
-    if matches!(way, Way::Whole | Way::Edit | Way::Drawn) {
+fn filled_in(way: AnswerKind, prompt: &str, mut answer: Value) -> Value {
+    if matches!(way, AnswerKind::Whole | AnswerKind::Edit | AnswerKind::Drawn) {
         answer.as_object_mut().expect("members").entry("model").or_insert_with(|| "gpt-image-2".into());
         let image = answer["data"][0].as_object_mut().expect("an image");
         image.entry("revised_prompt").or_insert_with(|| prompt.into());

@@ -20,6 +20,8 @@ pub(crate) struct Reply {
     tail: Option<Tail>,
     /// What the answer is held against.
     operation: Option<Operation>,
+    /// A part of the body was read already.
+    begun: bool,
 }
 
 enum Left {
@@ -64,7 +66,7 @@ impl Reply {
             tail.add(head.as_bytes());
         }
         let left = framing(status, &headers);
-        let mut reply = Self { status, headers, continued, reader, left, tail, operation: None };
+        let mut reply = Self { status, headers, continued, reader, left, tail, operation: None, begun: false };
         if matches!(reply.left, Left::Chunk(_)) {
             reply.left = next_chunk(&mut reply.reader)?;
         }
@@ -95,12 +97,13 @@ impl Reply {
     #[track_caller]
     pub(crate) fn finish(mut self) -> std::io::Result<Answer> {
         let mut body = Vec::new();
+        let is_whole = !self.begun;
         let complete = match self.read_to_end(&mut body) {
             Ok(_) => true,
             Err(error) if is_hang(&error) => return Err(error),
             Err(_) => false,
         };
-        if let Some(operation) = self.operation.as_ref().filter(|_| complete) {
+        if let Some(operation) = self.operation.as_ref().filter(|_| complete && is_whole) {
             operation.check_body(self.status, &self.headers, &body);
         }
         Ok(Answer { status: self.status, headers: self.headers, continued: self.continued, body, complete })
@@ -133,6 +136,7 @@ impl Reply {
 
 impl Read for Reply {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.begun = true;
         if matches!(self.left, Left::ChunkEnd) {
             expect_line_end(&mut self.reader)?;
             self.left = next_chunk(&mut self.reader)?;

@@ -61,7 +61,8 @@ pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
     });
     let story = Story {
         script,
-        model: request["model"].clone(),
+        // An upstream that keeps no large body does not know it.
+        model: request["model"].as_str().map_or_else(|| json!("gpt-5.5"), Into::into),
         input: prompt(request).clone(),
         asked,
         forced: request["tool_choice"]["type"] == "image_generation",
