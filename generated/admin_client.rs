@@ -413,7 +413,7 @@ Sends a `GET` request to `/admin/v1/records`
 
 Arguments:
 - `before`: Only the records behind this one in the list, by its request id: the last of the page before.
-- `end_user`: Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.
+- `end_user`: Only those of this end user, as the request named it in `safety_identifier` or `user`. A long one is cut as in a record.
 - `group`: Only those of this group.
 - `key`: Only those of this key, by its id or public id.
 - `limit`: How many at most. 50 when absent.

@@ -259,7 +259,7 @@ impl schemars::JsonSchema for RotateKeyPath {
 pub struct ListRecordsQuery {
     /// Only the records behind this one in the list, by its request id: the last of the page before.
     pub before: Option<String>,
-    /// Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.
+    /// Only those of this end user, as the request named it in `safety_identifier` or `user`. A long one is cut as in a record.
     pub end_user: Option<String>,
     /// Only those of this group.
     pub group: Option<String>,
@@ -287,7 +287,7 @@ impl schemars::JsonSchema for ListRecordsQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only those of this end user, as the request named it in `safety_identifier` or `user`. Like what is recorded, it is cut after 256 bytes.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only those of this end user, as the request named it in `safety_identifier` or `user`. A long one is cut as in a record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }

@@ -2119,7 +2119,7 @@ pub struct Record {
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
     /// What really was in the answer, image by image.
     pub delivered: ::std::vec::Vec<RecordImage>,
-    /// The `safety_identifier` of the request, or else its `user`; at most 256 bytes.
+    /// The `safety_identifier` of the request, or else its `user`; a long one is cut.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub end_user: ::std::option::Option<::std::string::String>,
     /// The `code` of the error that the caller read.
