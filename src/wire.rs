@@ -4,15 +4,19 @@
 //! The types are one set for client and server.
 //! By hand stands here what the generators cannot make: [`Bounded`] holds integer bounds, which they drop, [`OpenWord`] a
 //! word of an answer that the document may not know, [`Secret`] is never printed, and `served` answers for the schemas from
-//! the document itself.
+//! the document itself; `one_line` keeps JSON on one line of an event.
 
 mod bounded;
+#[cfg(feature = "gateway")]
+mod one_line;
 mod open;
 mod secret;
 #[cfg(feature = "gateway")]
 mod served;
 
 pub use bounded::{Bounded, OutOfBounds};
+#[cfg(feature = "gateway")]
+pub(crate) use one_line::one_line;
 pub use open::OpenWord;
 pub use secret::Secret;
 #[cfg(feature = "gateway")]

@@ -13,8 +13,8 @@ use super::fill::{self, Asked, Usage};
 use super::item::{Item, Kind};
 use super::lexer::Sink;
 use super::unlisted;
-use crate::error::one_line;
 use crate::image::Facts;
+use crate::wire::one_line;
 
 /// How an answer begins before its first image.
 pub(super) const BEGIN: &[u8] = br#"{"data":["#;

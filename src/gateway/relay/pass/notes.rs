@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::error::one_line;
 use crate::gateway::relay::fill::{self, Usage};
 use crate::gateway::relay::item::Item;
 use crate::gateway::relay::rewrite::{DeliveredImage, Summary};
 use crate::gateway::relay::scan::{Reader, Want};
 use crate::gateway::upstream::is_refusal;
 use crate::image::Facts;
+use crate::wire::one_line;
 
 /// So many image calls are watched at once; of more only the heartbeat suffers.
 const CALLS_MAX: usize = 64;

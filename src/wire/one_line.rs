@@ -1,0 +1,24 @@
+//! JSON that stays one line for every reader of events.
+
+/// JSON without the characters that Unicode takes for line ends: clients that split events by them would lose the rest.
+/// In JSON they stand in strings only.
+pub(crate) fn one_line(json: String) -> String {
+    const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+    if !json.contains(LINE_ENDS) {
+        return json;
+    }
+    json.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_unicode_takes_for_a_line_end_is_escaped_and_means_the_same() {
+        let said = serde_json::json!({"a\u{2028}": "b\u{2029}c\u{85}\u{e9}"});
+        let told = one_line(said.to_string());
+        assert_eq!(told, "{\"a\\u2028\":\"b\\u2029c\\u0085\u{e9}\"}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&told).unwrap(), said);
+    }
+}
