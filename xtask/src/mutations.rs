@@ -119,7 +119,7 @@ fn look_at_all(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<V
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((at, seen));
         }
     };
-    thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(&work))));
+    thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(work))));
     let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, seen)| seen).collect()
