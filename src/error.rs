@@ -252,9 +252,19 @@ impl Error {
 /// others, in the order of the contract.
 pub(crate) fn event_of(detail: &Value) -> String {
     let [kind, code, message, param] = ["type", "code", "message", "param"].map(|name| &detail[name]);
-    format!(
+    one_line(format!(
         r#"{{"type":"error","code":{code},"message":{message},"param":{param},"error":{{"message":{message},"type":{kind},"param":{param},"code":{code}}}}}"#
-    )
+    ))
+}
+
+/// JSON without the characters that Unicode takes for line ends: clients that split events by them would lose the rest.
+/// In JSON they stand in strings only.
+pub(crate) fn one_line(json: String) -> String {
+    const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+    if !json.contains(LINE_ENDS) {
+        return json;
+    }
+    json.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 impl std::fmt::Display for Error {

@@ -1,6 +1,6 @@
 //! `Reply` → body for the caller: proof of image, tap, missing fields, failure; constant memory.
 //!
-//! [`prove`] reads the upstream's answer until an image has really begun; until then everything can still become an
+//! [`Proof`] reads the upstream's answer until an image has really begun; until then everything can still become an
 //! error with its own status. What it returns becomes a [`RelayBody`], which the caller's connection drives: the
 //! base64 passes as the very bytes that came in. An upstream body that breaks after that breaks the caller's too.
 //! An answer of images is written anew around its images ([`tap`]), also where they come out of a response ([`drawn`]) or
@@ -33,7 +33,9 @@ pub(crate) use fill::{Asked, TokenCounts, Usage, sum};
 pub(crate) use gathered::{Kept, Unkept, gather, keep};
 pub(crate) use paced::PacedBody;
 pub(crate) use pass::Told;
-pub(crate) use prove::{NoProof, Proven, prove, prove_drawn, prove_response};
+#[cfg(test)]
+use prove::testing::{prove, prove_drawn, prove_response};
+pub(crate) use prove::{NoProof, Proof, Proven};
 pub(crate) use rewrite::{DeliveredImage, Summary};
 pub(crate) use tap::{Broken, Limits};
 

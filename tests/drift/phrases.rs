@@ -31,6 +31,7 @@ const LIMITS: &[Phrase] = &[
         "Wait up to {} seconds, and {} for",
         &[|facts| facts.limit("client_timeout_seconds"), |facts| facts.limit("client_timeout_large_seconds")],
     ),
+    ("that half is less than {} seconds", &[|facts| facts.limit("client_timeout_seconds")]),
     ("allow {} seconds for it", &[|facts| facts.limit("client_timeout_large_seconds")]),
     (
         "half of the time that is left, {} of {} minutes at first",

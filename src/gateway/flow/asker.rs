@@ -5,6 +5,7 @@ use std::future::pending;
 use super::attempt::History;
 use super::ladder;
 use super::made::Made;
+use super::siblings::Siblings;
 use super::terms::Terms;
 use crate::gateway::Gateway;
 use crate::gateway::config::Fallback;
@@ -42,10 +43,26 @@ impl Asker<'_> {
         }
     }
 
-    /// True if a smaller image may be made. Where the larger one may have been paid for, somebody must still wait for an
-    /// image, and there must be time to make one.
+    /// True if a smaller image may be made after these failures.
     pub(super) fn may_step_down(&self, history: &History, whole: &Terms) -> bool {
-        let is_worth_more = || self.promise.is_none_or(Promise::is_wanted) && whole.is_worth_more();
-        ladder::may_step_down(self.fallback, history) && (!history.maybe_paid() || is_worth_more())
+        ladder::may_step_down(self.fallback, history) && self.wants_less(whole)
+    }
+
+    /// Resolves when the image of a call that is made now is given up for a smaller one: its share of the time is used up,
+    /// and a smaller one would really follow. If none would, the call keeps all of the time, because it may be paid for.
+    pub(super) fn given_up(&self, terms: &Terms, siblings: Option<&Siblings>) -> impl Future<Output = ()> {
+        let share_is_over = terms.share_is_over();
+        async move {
+            share_is_over.await;
+            if !self.wants_less(terms) || siblings.is_some_and(|siblings| !siblings.may_step_down()) {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// True if there is time for a smaller image. Who accepts that both are paid for must still wait for it as well.
+    fn wants_less(&self, terms: &Terms) -> bool {
+        let is_wanted = || self.promise.is_none_or(Promise::is_wanted);
+        terms.is_worth_more() && (self.fallback != Fallback::Always || is_wanted())
     }
 }

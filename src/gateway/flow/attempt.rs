@@ -3,7 +3,7 @@
 //! A generation is paid for and cannot be taken back, so what may be tried again depends only on whether an image can
 //! already have been made. Class N goes to another account within the budget, class F once, X and R never. Where the
 //! caller asked for it, a job that failed without any image is made again one step further down the ladder; after class X
-//! only if the caller accepts that both may be paid for, still waits for it, and there is time for it. A response that is
+//! only if the caller accepts that both may be paid for, and still waits for it. No step is taken without time for it. A response that is
 //! refused with the tool that we put in is asked for once more as it came.
 
 use std::pin::{Pin, pin};
@@ -99,7 +99,7 @@ pub(super) async fn run(asker: Asker<'_>, asked: Task<'_>, record: &mut OpenReco
                 "no account made the image: one step down the ladder"
             );
             if maybe_paid_twice {
-                sheet.note(OpenRecord::set_maybe_paid_twice);
+                sheet.expect_second_payment();
             }
         } else if plain.is_some() {
             tracing::warn!("a response is refused with the image tool that was put in: it is asked for as it came");
@@ -184,11 +184,11 @@ impl<'a> Step<'a> {
             {
                 return Ok(Took::Nothing);
             }
-            let call = sheet.note(|record| record.begin_attempt(lease.account().name()));
+            let call = sheet.begin_attempt(lease.account().name());
             sheet.keep_attempts().await;
             self.called = Instant::now();
             let siblings = self.part.as_ref().map(|part| part.siblings);
-            let made = Box::pin(call::make(self.asker.gateway, &lease, self.task, siblings, &self.terms));
+            let made = Box::pin(call::make(self.asker, &lease, self.task, siblings, &self.terms));
             let lost = match made.await {
                 Ok(ProvenCall { proven, simulated, request_id }) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::asker::Asker;
 use super::siblings::Siblings;
 use super::terms::Terms;
-use crate::gateway::Gateway;
 use crate::gateway::accounts::Lease;
-use crate::gateway::relay::{Asked, Limits, NoProof, Proven, Told, Unkept, Usage, prove, prove_drawn, prove_response};
+use crate::gateway::relay::{Asked, Limits, NoProof, Proof, Proven, Told, Unkept, Usage};
 use crate::gateway::rules::{Job, ResponseJob, Task};
 use crate::gateway::upstream::{Cause, Class, Failure, error_in_answer};
 use crate::tables;
@@ -34,7 +34,7 @@ pub(super) struct ProvenCall {
 
 /// Makes the call. A call that is still in flight when the gateway stops is given up; it may have been paid for.
 pub(super) async fn make(
-    gateway: &Gateway,
+    asker: Asker<'_>,
     lease: &Lease,
     task: Task<'_>,
     siblings: Option<&Siblings>,
@@ -42,23 +42,23 @@ pub(super) async fn make(
 ) -> Result<ProvenCall, Lost> {
     tokio::select! {
         biased;
-        made = call(gateway, lease, task, siblings, terms) => made,
-        () = gateway.cutoff().cancelled() => Err(Failure::new(Class::X, Cause::Cutoff).into()),
+        made = call(asker, lease, task, siblings, terms) => made,
+        () = asker.gateway.cutoff().cancelled() => Err(Failure::new(Class::X, Cause::Cutoff).into()),
     }
 }
 
 async fn call(
-    gateway: &Gateway,
+    asker: Asker<'_>,
     lease: &Lease,
     task: Task<'_>,
     siblings: Option<&Siblings>,
     terms: &Terms,
 ) -> Result<ProvenCall, Lost> {
     let Terms { patience, end, .. } = *terms;
-    let mut given_up = pin!(terms.given_up(siblings));
+    let mut given_up = pin!(asker.given_up(terms, siblings));
     let reply = tokio::select! {
         biased;
-        reply = gateway.upstream().send(lease, task, end.min(Instant::now() + patience)) => reply?,
+        reply = asker.gateway.upstream().send(lease, task, end.min(Instant::now() + patience)) => reply?,
         () = given_up.as_mut() => return Err(Failure::new(Class::X, Cause::Timeout).into()),
     };
     // Who waits less for a whole image waits no longer for the rest of one.
@@ -66,20 +66,22 @@ async fn call(
     let limits = Limits { idle, event_idle: patience, until: end };
     let (simulated, request_id) = (reply.simulated, reply.request_id);
     let part = siblings.is_some();
-    let proof = async {
-        match task {
-            Task::Images(job) if reply.by_tool => prove_drawn(reply.body, asked(job, part), limits).await,
-            Task::Images(job) => prove(reply.body, asked(job, part), limits).await,
-            Task::Response(job) => prove_response(reply.body, told(job), limits).await,
-        }
+    let mut proof = match task {
+        Task::Images(job) if reply.by_tool => Proof::drawn(reply.body, asked(job, part), limits),
+        Task::Images(job) => Proof::images(reply.body, asked(job, part), limits),
+        Task::Response(job) => Proof::response(reply.body, told(job), limits),
     };
-    let proven = tokio::select! {
+    let mut sought = tokio::select! {
         biased;
-        proven = proof => proven,
+        sought = proof.seek() => sought,
         () = given_up => Err(NoProof::Timeout),
     };
-    let without = match proven {
-        Ok(proven) => return Ok(ProvenCall { proven, simulated, request_id }),
+    // An image that has begun may only wait for the bytes that tell its format.
+    if matches!(sought, Err(NoProof::Timeout)) && proof.has_begun() {
+        sought = proof.seek().await;
+    }
+    let without = match sought {
+        Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), simulated, request_id }),
         Err(without) => no_proof(without),
     };
     let mut lost = if matches!(task, Task::Response(_)) { of_the_callers_choice(without) } else { without };

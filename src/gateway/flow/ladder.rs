@@ -30,9 +30,14 @@ pub(super) fn may_step_down(fallback: Fallback, history: &History) -> bool {
     let helps: fn(&Failure) -> bool = match fallback {
         Fallback::Never => return false,
         Fallback::Unpaid => was_not_made,
-        Fallback::Always => |failure: &Failure| was_not_made(failure) || was_lost(failure),
+        Fallback::Always => may_be_lowered,
     };
     history.failures.iter().all(helps) && !history.stop.blames_request && !history.failures.is_empty()
+}
+
+/// True if a smaller image may follow this failure, for those who accept that both may be paid for.
+pub(super) const fn may_be_lowered(failure: &Failure) -> bool {
+    was_not_made(failure) || was_lost(failure)
 }
 
 /// No image can exist.

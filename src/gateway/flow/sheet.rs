@@ -1,23 +1,43 @@
 //! The record of a job while its calls are under way, several of them at once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::gateway::ledger::OpenRecord;
+use crate::gateway::ledger::{Call, OpenRecord};
 
 /// The time that a job waits for the note of its next attempt (ours).
 const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The record of a job, shared by its concurrent calls.
-pub(super) struct Sheet<'a>(Mutex<&'a mut OpenRecord>);
+pub(super) struct Sheet<'a> {
+    record: Mutex<&'a mut OpenRecord>,
+    /// A larger image may have been paid for, so that whatever is called now may be paid for beside it.
+    maybe_paid: AtomicBool,
+}
 
 // === impl Sheet ===
 
 impl<'a> Sheet<'a> {
     pub(super) fn new(record: &'a mut OpenRecord) -> Self {
-        Self(Mutex::new(record))
+        Self { record: Mutex::new(record), maybe_paid: AtomicBool::new(false) }
+    }
+
+    /// A smaller image is made next, and the larger one may have been paid for.
+    pub(super) fn expect_second_payment(&self) {
+        self.maybe_paid.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that an upstream call begins.
+    pub(super) fn begin_attempt(&self, account: &str) -> Call {
+        self.note(|record| {
+            if self.maybe_paid.load(Ordering::Relaxed) {
+                record.set_maybe_paid_twice();
+            }
+            record.begin_attempt(account)
+        })
     }
 
     /// Records the accounts that are about to be asked, so that the record names them even if the process is killed. If
@@ -34,6 +54,6 @@ impl<'a> Sheet<'a> {
     }
 
     pub(super) fn note<T>(&self, note: impl FnOnce(&mut OpenRecord) -> T) -> T {
-        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        note(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::attempt::{BUDGET, costs};
+use super::ladder;
 use super::terms::Terms;
 use crate::gateway::upstream::{Class, Failure};
 
@@ -32,6 +33,8 @@ struct Seen {
     spent: usize,
     /// One of the images has begun.
     begun: bool,
+    /// One of the calls has failed so that no smaller image follows.
+    barred: bool,
     /// Whatever comes next would fail as well.
     closed: bool,
 }
@@ -67,9 +70,10 @@ impl Siblings {
         self.seen().begun = true;
     }
 
-    /// True if one of the images has begun.
-    pub(super) fn has_begun(&self) -> bool {
-        self.seen().begun
+    /// True if smaller images would follow if nothing came of the calls under way. What has begun is not made again.
+    pub(super) fn may_step_down(&self) -> bool {
+        let Seen { begun, barred, closed, .. } = *self.seen();
+        !begun && !barred && !closed
     }
 
     /// An image was made, in this time.
@@ -82,6 +86,7 @@ impl Siblings {
     pub(super) fn lost(&self, failure: &Failure, took: Duration) {
         let mut seen = self.seen();
         seen.spent += usize::from(costs(failure));
+        seen.barred |= !ladder::may_be_lowered(failure);
         if failure.class == Class::X {
             seen.lost = seen.lost.max(took);
         }
@@ -101,7 +106,7 @@ impl Siblings {
 
 impl Seen {
     const fn new(patience: Duration) -> Self {
-        Self { patience, made: None, lost: Duration::ZERO, spent: 0, begun: false, closed: false }
+        Self { patience, made: None, lost: Duration::ZERO, spent: 0, begun: false, barred: false, closed: false }
     }
 
     /// So much time an image is expected to take.
@@ -122,7 +127,7 @@ mod tests {
 
     fn siblings(patience: u64) -> Siblings {
         let (patience, end) = (Duration::from_secs(patience), Instant::now() + TOTAL);
-        Siblings::new(Terms { patience, end, has_below: false })
+        Siblings::new(Terms { patience, whole: patience, end, has_below: false })
     }
 
     /// The number of images that are begun one behind the other, and of those that exist when the time is over.
@@ -161,14 +166,31 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn until_one_has_begun_the_time_of_smaller_images_is_left_to_them() {
-        let (patience, end) = (Duration::from_secs(120), Instant::now() + TOTAL);
-        let siblings = Siblings::new(Terms { patience, end, has_below: true });
+        let (patience, end) = (Duration::from_secs(60), Instant::now() + TOTAL);
+        let siblings = Siblings::new(Terms { patience, whole: patience, end, has_below: true });
         tokio::time::advance(TOTAL - patience / 2).await;
         assert!(siblings.has_time());
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!siblings.has_time());
         siblings.begun();
         assert!(siblings.has_time());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn smaller_images_follow_only_if_none_has_begun_and_none_was_refused() {
+        let after = |classes: &[Class]| {
+            let siblings = siblings(120);
+            classes.iter().for_each(|class| siblings.lost(&Failure::new(*class, Cause::Timeout), Duration::ZERO));
+            siblings
+        };
+        for classes in [&[][..], &[Class::N], &[Class::F, Class::X]] {
+            assert!(after(classes).may_step_down(), "{classes:?}");
+        }
+        assert!(!after(&[Class::X, Class::R]).may_step_down());
+        let (begun, closed) = (after(&[]), after(&[]));
+        begun.begun();
+        closed.close();
+        assert!(!begun.may_step_down() && !closed.may_step_down());
     }
 
     #[tokio::test(start_paused = true)]

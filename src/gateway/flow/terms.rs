@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::siblings::Siblings;
 use crate::gateway::rules::Task;
 use crate::tables;
 
@@ -15,12 +14,19 @@ const BEGIN_SHARE: u32 = 2;
 /// A smaller image is asked for only if this share of the time for a request is left (ours): a call that is cut off at
 /// the end of that time is paid, and thrown away.
 const WORTH_SHARE: u32 = 8;
+/// A share that is shorter than the specification has a client wait for a normal image is none: a larger image that is
+/// given up so soon is paid, and thrown away.
+const SHARE_MIN: Duration = Duration::from_secs(tables::CLIENT_TIMEOUT_SECONDS);
+/// If all of the time is shorter than that, the upstream is quicker, and this part of the time takes its place (ours).
+const SHARE_MIN_PART: u32 = 5;
 
 /// The limits on the time of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     /// The longest silence of an upstream at work.
     pub(super) patience: Duration,
+    /// The time that an image may take where all of it is left.
+    pub(super) whole: Duration,
     /// The answer must be complete.
     pub(super) end: Instant,
     /// An image that does not begin is given up for a smaller one.
@@ -37,7 +43,7 @@ impl Terms {
             Task::Response(job) if job.stream() => Duration::from_secs(tables::RESPONSE_STREAM_SECONDS).max(patience),
             Task::Images(_) | Task::Response(_) => patience,
         };
-        Self { patience, end: Instant::now() + total, has_below: false }
+        Self { patience, whole: patience, end: Instant::now() + total, has_below: false }
     }
 
     /// The limits of an image that begins now, and has smaller ones below it or none: an upstream that is silent must not
@@ -48,27 +54,30 @@ impl Terms {
 
     /// True if there is time for a smaller image.
     pub(super) fn is_worth_more(&self) -> bool {
-        self.left() >= self.patience / WORTH_SHARE
+        self.left() >= self.whole / WORTH_SHARE
     }
 
     /// The time that a call has until its image begins, if it is made now.
     pub(super) fn time_to_begin(&self) -> Duration {
-        if self.has_below { self.left() / BEGIN_SHARE } else { self.left() }
+        self.share().unwrap_or_else(|| self.left())
     }
 
-    /// Resolves when the image of a call that is made now is given up for a smaller one. Never if one of its siblings has
-    /// begun, because what is made is not made again.
-    pub(super) fn given_up(&self, siblings: Option<&Siblings>) -> impl Future<Output = ()> {
-        let moment = self.has_below.then(|| Instant::now() + self.time_to_begin());
+    /// Resolves when a call that is made now has used up its share of the time; never if the time is not shared.
+    pub(super) fn share_is_over(&self) -> impl Future<Output = ()> + use<> {
+        let moment = self.share().map(|share| Instant::now() + share);
         async move {
             match moment {
                 Some(moment) => sleep_until(moment).await,
                 None => pending().await,
             }
-            if siblings.is_some_and(Siblings::has_begun) {
-                pending::<()>().await;
-            }
         }
+    }
+
+    /// The share of a call that leaves the rest to smaller images.
+    fn share(&self) -> Option<Duration> {
+        let least = if self.whole < SHARE_MIN { self.whole / SHARE_MIN_PART } else { SHARE_MIN };
+        let share = self.left() / BEGIN_SHARE;
+        (self.has_below && share >= least).then_some(share)
     }
 
     pub(super) fn left(&self) -> Duration {
@@ -85,7 +94,11 @@ mod tests {
     const TEN_MINUTES: Duration = Duration::from_secs(600);
 
     fn whole() -> Terms {
-        Terms { patience: TEN_MINUTES, end: Instant::now() + TEN_MINUTES, has_below: false }
+        of(TEN_MINUTES)
+    }
+
+    fn of(time: Duration) -> Terms {
+        Terms { patience: time, whole: time, end: Instant::now() + time, has_below: false }
     }
 
     #[tokio::test(start_paused = true)]
@@ -97,7 +110,7 @@ mod tests {
             let terms = whole.shared(has_below);
             assert_eq!(terms.end, whole.end, "an image that has begun may take all of the time");
             assert_eq!(terms.patience, whole.left());
-            let silent = timeout(terms.patience, terms.given_up(None)).await;
+            let silent = timeout(terms.patience, terms.share_is_over()).await;
             assert_eq!(silent.is_ok(), has_below);
             waited.push(begun.elapsed().as_secs());
         }
@@ -114,12 +127,31 @@ mod tests {
         assert!(!whole.is_worth_more());
     }
 
+    /// The seconds after which each step of an upstream that is silent each time is given up.
+    async fn shares(seconds: u64) -> Vec<u64> {
+        let (whole, mut waited) = (of(Duration::from_secs(seconds)), Vec::new());
+        for has_below in [true, true, false] {
+            let (terms, begun) = (whole.shared(has_below), Instant::now());
+            let _ = timeout(terms.patience, terms.share_is_over()).await;
+            waited.push(begun.elapsed().as_secs());
+        }
+        waited
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn what_has_begun_is_not_given_up() {
-        let terms = whole().shared(true);
-        let siblings = Siblings::new(terms);
-        timeout(TEN_MINUTES, terms.given_up(Some(&siblings))).await.expect("none has begun");
-        siblings.begun();
-        timeout(TEN_MINUTES, terms.given_up(Some(&siblings))).await.unwrap_err();
+    async fn time_that_is_too_short_for_a_normal_image_is_not_shared() {
+        assert_eq!(shares(3600).await, [1800, 900, 900]);
+        assert_eq!(shares(480).await, [240, 120, 120]);
+        assert_eq!(shares(300).await, [150, 150, 0]);
+        assert_eq!(shares(239).await, [239, 0, 0]);
+        assert_eq!(shares(120).await, [120, 0, 0]);
+        assert_eq!(shares(100).await, [50, 25, 25]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_worth_a_call_is_a_part_of_all_of_the_time() {
+        let whole = of(Duration::from_secs(3600));
+        advance(Duration::from_secs(3600 - 300)).await;
+        assert!(!whole.shared(true).is_worth_more());
     }
 }

@@ -16,6 +16,8 @@ const CAPTURE_MAX: usize = 128 * 1024;
 const CAPTURE_ALL_MAX: usize = 256 * 1024;
 /// So much of each image is looked at byte by byte.
 const ALPHABET_SEEN: usize = 64;
+/// Members that decide if there is an image, what it is and what it costs: they must be JSON.
+const DECISIVE: [&str; 4] = ["data", "error", "type", "usage"];
 /// A key longer than this is none that anybody reads.
 const KEY_MAX: usize = 256;
 
@@ -325,12 +327,15 @@ impl Lexer {
     /// A captured value is complete.
     fn value(&mut self, level: Level, sink: &mut impl Sink) -> Result<(), Malformed> {
         self.state = State::After { level };
-        let value = if self.dropped { None } else { read(&self.captured)? };
+        let value = if self.dropped { Ok(None) } else { read(&self.captured) };
         let key: String = match level {
             // An element of `data` that is no object carries no image: there is nothing to pass on.
-            Level::Array => return Ok(()),
+            Level::Array => return value.map(drop),
             Level::Item | Level::Top => serde_json::from_slice(&self.key).map_err(|_| Malformed::Value)?,
         };
+        // What nobody can read costs no image that is paid for, unless it decides if there is one, or what it costs.
+        let value =
+            value.or_else(|malformed| if DECISIVE.contains(&key.as_str()) { Err(malformed) } else { Ok(None) })?;
         match (level, value) {
             (Level::Item, Some(value)) => sink.item_member(key, value),
             (Level::Item, None) => sink.item_unheld(&key),

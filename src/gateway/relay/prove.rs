@@ -39,24 +39,44 @@ impl Proven {
     }
 }
 
-/// Reads until an image has begun, and a little further to know what it is.
-pub(crate) async fn prove(body: ReplyBody, asked: Asked, limits: Limits) -> Result<Proven, NoProof> {
-    begin(Course::Images(Box::new(Tap::new(body, asked, limits)))).await
+/// An answer in which an image is sought.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    course: Course,
 }
 
-/// The same of a response that was asked for one image, and becomes an answer of the image endpoints.
-pub(crate) async fn prove_drawn(body: ReplyBody, asked: Asked, limits: Limits) -> Result<Proven, NoProof> {
-    begin(Course::Images(Box::new(Tap::of_response(body, asked, limits)))).await
-}
+// === impl Proof ===
 
-/// Reads until a response has really begun: until then it can still fail with a status of its own.
-pub(crate) async fn prove_response(body: ReplyBody, told: Told, limits: Limits) -> Result<Proven, NoProof> {
-    begin(Course::Response(Box::new(Pass::new(body, told, limits)))).await
-}
+impl Proof {
+    /// In an answer of images.
+    pub(crate) fn images(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
+        Self { course: Course::Images(Box::new(Tap::new(body, asked, limits))) }
+    }
 
-async fn begin(mut course: Course) -> Result<Proven, NoProof> {
-    seek(&mut course).await?;
-    Ok(Proven { course })
+    /// In a response that was asked for one image, and becomes an answer of the image endpoints.
+    pub(crate) fn drawn(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
+        Self { course: Course::Images(Box::new(Tap::of_response(body, asked, limits))) }
+    }
+
+    /// In a response, which until it has really begun can still fail with a status of its own.
+    pub(crate) fn response(body: ReplyBody, told: Told, limits: Limits) -> Self {
+        Self { course: Course::Response(Box::new(Pass::new(body, told, limits))) }
+    }
+
+    /// Reads until an image has begun, and a little further to know what it is. May be dropped and called again.
+    pub(crate) async fn seek(&mut self) -> Result<(), NoProof> {
+        seek(&mut self.course).await
+    }
+
+    /// True if an image has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.course.proven()
+    }
+
+    /// The answer, once [`Self::seek`] has found an image in it.
+    pub(crate) fn into_proven(self) -> Proven {
+        Proven { course: self.course }
+    }
 }
 
 async fn seek(course: &mut Course) -> Result<(), NoProof> {
@@ -87,5 +107,27 @@ async fn seek(course: &mut Course) -> Result<(), NoProof> {
             Err(Broken::Connection | Broken::Cutoff) => return Err(NoProof::Broken),
             Err(Broken::Timeout | Broken::Slow) => return Err(NoProof::Timeout),
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    async fn found(mut proof: Proof) -> Result<Proven, NoProof> {
+        proof.seek().await?;
+        Ok(proof.into_proven())
+    }
+
+    pub(crate) async fn prove(body: ReplyBody, asked: Asked, limits: Limits) -> Result<Proven, NoProof> {
+        found(Proof::images(body, asked, limits)).await
+    }
+
+    pub(crate) async fn prove_drawn(body: ReplyBody, asked: Asked, limits: Limits) -> Result<Proven, NoProof> {
+        found(Proof::drawn(body, asked, limits)).await
+    }
+
+    pub(crate) async fn prove_response(body: ReplyBody, told: Told, limits: Limits) -> Result<Proven, NoProof> {
+        found(Proof::response(body, told, limits)).await
     }
 }

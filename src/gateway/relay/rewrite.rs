@@ -13,6 +13,7 @@ use super::fill::{self, Asked, Usage};
 use super::item::{Item, Kind};
 use super::lexer::Sink;
 use super::unlisted;
+use crate::error::one_line;
 use crate::image::Facts;
 
 /// How an answer begins before its first image.
@@ -262,8 +263,8 @@ pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
 pub(super) fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
     for (key, value) in members {
         out.push(b',');
-        out.extend_from_slice(Value::from(key.as_str()).to_string().as_bytes());
+        out.extend_from_slice(one_line(Value::from(key.as_str()).to_string()).as_bytes());
         out.push(b':');
-        out.extend_from_slice(value.to_string().as_bytes());
+        out.extend_from_slice(one_line(value.to_string()).as_bytes());
     }
 }

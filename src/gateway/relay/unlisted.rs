@@ -3,12 +3,13 @@
 //! Pure. An upstream may speak a later version of the contract than this program. Its image is paid for, and so is
 //! everything that it says about the image, so a member is passed unless there is a reason to keep it back:
 //!
-//! - its name is one of an account, of credentials, or of something inside the upstream ([`NAME_PARTS`], [`NAMES`]);
-//! - its value is an address, a token, the id of an organization, or an email address;
+//! - its name is one of an account, of credentials, or of something inside the upstream ([`NAME_PARTS`], [`NAME_WORDS`]);
+//! - its name or its value is an address, a token, the id of an organization, or an email address, or its value holds one;
 //! - it has a meaning that would make clients lose the image: `error`, and `url` beside the base64 text.
 //!
-//! The rules hold at every depth. Sentences are not searched: a description of an image may contain any word. Values
-//! that are too large to hold never get here ([`super::lexer`]).
+//! The rules hold at every depth. A description of an image may contain any word, so of a sentence only what nobody
+//! writes there counts: ids, tokens, email addresses, and addresses with a query. Values that are too large to hold never
+//! get here ([`super::lexer`]).
 
 use serde_json::{Map, Value};
 
@@ -85,12 +86,21 @@ const NAMES: [&str; 26] = [
     "userid",
     "username",
 ];
+/// Single words of names: `upstream_org`, `hostName`, `session.id`.
+const NAME_WORDS: [&str; 11] =
+    ["deployment", "host", "ip", "org", "organization", "owner", "project", "session", "team", "tenant", "user"];
+/// Names of the caller's own.
+const OWN_NAMES: [&str; 2] = ["end_user", "safety_identifier"];
 /// `token`, `access_token`: never the plural, which counts.
 const TOKEN: &str = "token";
 
-/// The beginnings of keys and of ids of organizations and projects, and their least length.
-const ID_PREFIXES: [&str; 3] = ["sk-", "org-", "proj_"];
+/// The beginnings of keys and of the ids of what belongs to an account, and their least length.
+const KEY_PREFIX: &str = "sk-";
+const ID_PREFIXES: [&str; 5] = ["org-", "proj_", "user-", "acct_", "sess-"];
 const ID_MIN: usize = 20;
+/// What stands around a word of a sentence.
+const AROUND: [char; 18] =
+    ['"', '\'', '`', '(', ')', '[', ']', '{', '}', '<', '>', '.', ',', ':', ';', '\u{201c}', '\u{201d}', '\u{2019}'];
 
 /// The members of an answer or an event that the document does not have.
 pub(super) fn of_answer(said: &Map<String, Value>) -> Map<String, Value> {
@@ -119,7 +129,7 @@ fn beside(listed: &[&str], said: &Map<String, Value>) -> Map<String, Value> {
 }
 
 fn passing(name: &str, value: &Value) -> Option<(String, Value)> {
-    if is_of_account(name) {
+    if is_of_account(name) || is_telling(name) {
         return None;
     }
     Some((name.to_owned(), clean(value)?))
@@ -138,7 +148,14 @@ fn clean(value: &Value) -> Option<Value> {
 /// True if a name is about the upstream's account, in any spelling.
 fn is_of_account(name: &str) -> bool {
     let low: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    NAMES.contains(&low.as_str()) || low.ends_with(TOKEN) || NAME_PARTS.iter().any(|part| low.contains(part))
+    if OWN_NAMES.contains(&name) {
+        return false;
+    }
+    let has_word = || words(name).iter().any(|word| NAME_WORDS.contains(&word.as_str()));
+    has_word()
+        || NAMES.contains(&low.as_str())
+        || low.ends_with(TOKEN)
+        || NAME_PARTS.iter().any(|part| low.contains(part))
 }
 
 /// True if a text is an address, opens something, or is the name of an account.
@@ -151,13 +168,38 @@ fn is_telling(text: &str) -> bool {
     if is_address || begins("bearer ") {
         return true;
     }
-    if text.contains(char::is_whitespace) {
-        return false;
+    text.split_whitespace().any(|word| names_account(word.trim_matches(AROUND)))
+}
+
+/// True if a word is an id, a token, an email address, or an address that carries something.
+fn names_account(word: &str) -> bool {
+    let begins = |prefix: &str| word.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
+    // Words with hyphens are not ids.
+    let is_random = word.bytes().any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
+    let is_id = is_random && ID_PREFIXES.iter().any(|prefix| begins(prefix));
+    let is_signed = word.starts_with("eyJ") && word.bytes().filter(|byte| *byte == b'.').count() == 2;
+    let is_email = word.split_once('@').is_some_and(|(who, host)| !who.is_empty() && host.contains('.'));
+    let is_address = word.split_once("://").is_some_and(|(_, place)| place.contains('?'));
+    (is_id || begins(KEY_PREFIX)) && word.len() >= ID_MIN || is_signed || is_email || is_address
+}
+
+/// The words of a name, in small letters: they end at punctuation, and where a capital letter begins another one.
+fn words(name: &str) -> Vec<String> {
+    let letters: Vec<char> = name.chars().collect();
+    let mut words = vec![String::new()];
+    for (at, letter) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| letters[before]);
+        let follows_small = before.is_some_and(|before| !before.is_uppercase());
+        // Of `IPAddress` the second word begins at its `A`.
+        let precedes_small = letters.get(at + 1).is_some_and(|next| next.is_lowercase());
+        if !letter.is_alphanumeric() || letter.is_uppercase() && (follows_small || precedes_small) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_alphanumeric()) {
+            word.extend(letter.to_lowercase());
+        }
     }
-    let is_id = text.len() >= ID_MIN && ID_PREFIXES.iter().any(|prefix| begins(prefix));
-    let is_signed = text.starts_with("eyJ") && text.bytes().filter(|byte| *byte == b'.').count() == 2;
-    let is_email = text.split_once('@').is_some_and(|(who, host)| !who.is_empty() && host.contains('.'));
-    is_id || is_signed || is_email
+    words
 }
 
 #[cfg(test)]
@@ -177,6 +219,8 @@ mod tests {
             "svg_usage": {"input_tokens": 1, "token_counts": [1, null]}, "safety_identifier": "end-user-1", "loop": false, "note": null,
             "caption": "the bearer of the org-chart, see https://example.org", "white_balance": 0.5, "keyframes": [0, 7], "service_tier": "flex",
             "icc": "data:image/png;base64,AAAA", "markup": "<svg xmlns=\"http://www.w3.org/2000/svg\"/>", "at": "icon@2x", "tag": "sk-etch",
+            "end_user": "u1", "zip_tip": 1, "clip": 2, "projection": "flat", "ghosting": 0.1, "steamy": true, "hostile": false,
+            "style": "a user-friendly-and-readable-poster for an org-wide-meeting-of-everybody @ noon",
         });
         assert_eq!(passed(&said), said);
     }
@@ -206,6 +250,18 @@ mod tests {
             "tenant",
             "project_id",
             "credentials",
+            "upstream_org",
+            "azure-deployment",
+            "openai.host.region",
+            "clientIp",
+            "IPAddress",
+            "userIDs_seen",
+            "x_session_affinity",
+            "team-slug",
+            "projectNumber",
+            "org-0123456789abcdef01234567",
+            "user-AbCdEfGhIjKlMnOpQrStUvWx",
+            "someone@example.org",
         ] {
             assert_eq!(
                 passed(&json!({name: 1, "svg": {"a": [{name: {"b": 2}}]}})),
@@ -221,6 +277,13 @@ mod tests {
             "Bearer abc",
             "eyJhbGciOiJI.eyJzdWIi.c2ln",
             "someone@example.org",
+            "made for user-AbCdEfGhIjKlMnOpQrStUvWx.",
+            "quota of [org-0123456789abcdef01234567]: high",
+            "rendered by \"acct_1A2b3C4d5E6f7G8h9\"",
+            "kept in sess-0123456789abcdef0123, as proj_0123456789abcdef0123 says",
+            "see https://upstream.example/files/1.png?sig=abc",
+            "ask (someone@example.org)",
+            "signed eyJhbGciOiJI.eyJzdWIi.c2ln",
         ] {
             assert_eq!(passed(&json!({"x": value, "y": {"z": [1, value]}})), json!({"y": {"z": [1, null]}}), "{value}");
         }

@@ -181,13 +181,15 @@ async fn what_is_interrupted_tells_whom_it_may_have_asked() {
         };
         let named = Record { account: Some("primary".to_owned()), ..record("r1") };
         let nobody = Record { account: None, ..record("r2") };
-        let noted =
-            Record { attempts: vec![attempt("primary", Class::N), attempt("second", Class::X)], ..record("r3") };
+        let attempts = vec![attempt("primary", Class::N), attempt("second", Class::X)];
+        let noted = Record { attempts, maybe_paid_twice: true, ..record("r3") };
         let opens = [&named, &nobody, &noted].map(RowWrite::Open);
         write(&*store, &opens).await;
         write(&*store, &[RowWrite::Note(&noted)]).await;
         store.interrupt_running(&NodeId::only()).await.unwrap();
-        let attempts: Vec<_> = all(&*store).await.into_iter().map(|record| record.attempts).collect();
+        let found = all(&*store).await;
+        assert_eq!(found.iter().map(|record| record.maybe_paid_twice).collect::<Vec<_>>(), [false, false, true]);
+        let attempts: Vec<_> = found.into_iter().map(|record| record.attempts).collect();
         assert_eq!(attempts, [vec![attempt("primary", Class::X)], vec![], noted.attempts.clone()]);
     }
 }

@@ -248,6 +248,38 @@ fn an_image_is_not_given_up_where_its_sibling_was_made() {
 }
 
 #[test]
+fn an_image_is_not_given_up_where_no_smaller_one_would_follow() {
+    let upstream = FakeUpstream::start();
+    let gateway = one_by_one(&upstream);
+    // One is refused, so that nothing is made smaller, and the other one takes longer than half of the time.
+    upstream.in_turn(ONLY, &["status=400 body=policy", "delay=4000"]);
+    let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
+    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
+    is_told(&answer, &gateway, None);
+}
+
+#[test]
+fn an_image_is_not_given_up_for_a_caller_who_has_left() {
+    let upstream = FakeUpstream::start();
+    let gateway = short(&upstream);
+    upstream.next("delay=4000");
+    leave(&gateway, &upstream);
+    let record = gateway.settled(1).pop().expect("a record");
+    assert_eq!((&record["state"], upstream.attempts()), (&json!("succeeded"), 1), "{record}");
+    assert_eq!(record["delivered"][0]["quality"], "high", "{record}");
+}
+
+#[test]
+fn nothing_is_made_smaller_in_the_last_eighth_of_the_time() {
+    let upstream = FakeUpstream::start();
+    let gateway = short(&upstream);
+    upstream.next("delay=5500 status=500");
+    largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address());
+    assert_eq!(upstream.attempts(), 1);
+}
+
+#[test]
 fn nothing_is_made_smaller_when_the_time_is_over() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
@@ -319,6 +351,34 @@ fn nothing_more_is_paid_for_a_caller_who_has_left() {
     let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1).send(gateway.address());
     retry.error(502);
     assert_eq!((retry.should_retry(), upstream.attempts()), (Some("false"), 1));
+}
+
+#[test]
+fn nothing_is_made_smaller_for_a_caller_who_has_left() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::before(&upstream);
+    upstream.next("gate=open status=500");
+    leave(&gateway, &upstream);
+    upstream.open_gate("open");
+    assert_eq!((&gateway.settled(1)[0]["state"], upstream.attempts()), (&json!("failed"), 1));
+}
+
+#[test]
+fn nothing_is_paid_twice_where_no_account_is_left_for_the_smaller_image() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    upstream.in_turn(ONLY, &["gate=open status=502", "status=429 retry-after=30"]);
+    let answer = std::thread::scope(|scope| {
+        let larger = scope.spawn(|| always(&gateway, json!({})).send(gateway.address()));
+        upstream.wait_until("the larger image is asked for", |ledger| ledger.len() == 1);
+        gateway.call(json!({})).send(gateway.address());
+        upstream.open_gate("open");
+        larger.join().expect("an answer")
+    });
+    answer.error(502);
+    let records = gateway.settled(2);
+    assert_eq!(upstream.attempts(), 2);
+    assert!(records.iter().all(|record| record["maybe_paid_twice"] == false), "{records:?}");
 }
 
 #[test]

@@ -102,9 +102,13 @@ fn what_is_not_that_json_is_refused() {
     check(r#"{"data":[{"b64_json":"A"},]}"#, Err(Malformed::Unexpected(b']')));
     check(r#"{"data":[{"b64_json":"A"}}"#, Err(Malformed::Unexpected(b'}')));
     check(r#"{"a" 1}"#, Err(Malformed::Unexpected(b'1')));
-    check(r#"{"a":nul}"#, Err(Malformed::Value));
-    check(r#"{"a":{"b":]}}"#, Err(Malformed::Value));
-    check(r#"{"a":01}"#, Err(Malformed::Value));
+    for key in DECISIVE {
+        for value in ["nul", "01", r#"{"b":]}"#, r#"{"b":NaN}"#] {
+            check(&format!(r#"{{"{key}":{value}}}"#), Err(Malformed::Value));
+            check(&format!(r#"{{"data":[{{"{key}":{value}}}]}}"#), Err(Malformed::Value));
+        }
+    }
+    check(r#"{"data":[nul]}"#, Err(Malformed::Value));
 }
 
 #[test]
@@ -131,7 +135,17 @@ fn a_member_too_large_to_hold_is_dropped_and_the_rest_kept() {
 #[test]
 fn a_member_that_cannot_be_held_costs_no_image() {
     let deep = format!("{}{}", "[".repeat(4000), "]".repeat(4000));
-    for value in ["1e999", "NaN", "-Infinity", r#""\ud800""#, r#"{"a":[-1e999,"\udc00"]}"#, &deep] {
+    for value in [
+        "1e999",
+        "NaN",
+        "-Infinity",
+        r#""\ud800""#,
+        r#"{"a":[-1e999,"\udc00"]}"#,
+        &deep,
+        "nul",
+        r#"{"fps":NaN}"#,
+        "[1,]",
+    ] {
         let body = format!(r#"{{"x":{value},"data":[{{"y":{value},"b64_json":"AAAA","z":1}}],"w":2}}"#);
         check(&body, Ok(&["item", "item.y?", "image AAAA", "item.z=1", "end", "w=2"]));
     }
@@ -147,8 +161,13 @@ fn every_verdict_agrees_with_serde_json_on_mutated_bodies() {
         let at = usize::try_from(seed >> 33).unwrap() % body.len();
         body[at] = b"{}[],:\"\\ 0a"[usize::try_from(seed >> 20 & 0xff).unwrap() % 11];
         let body = String::from_utf8(body).unwrap();
+        // A value of these may be anything.
+        let decides = !["17", r#""p""#]
+            .iter()
+            .any(|value| good.find(value).is_some_and(|from| (from..from + value.len()).contains(&at)));
         if read(&body, 5).is_ok() {
-            assert!(serde_json::from_str::<Value>(&body).is_ok(), "accepted what is no JSON: {body}");
+            let is_json = serde_json::from_str::<Value>(&body).is_ok();
+            assert!(is_json || !decides, "accepted what is no JSON: {body}");
         } else if let Ok(object) = serde_json::from_str::<serde_json::Map<String, Value>>(&body) {
             // JSON, but what should be an image is none.
             let image = object["data"][0]["b64_json"].as_str().expect("else it is accepted");

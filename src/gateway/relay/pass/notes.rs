@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::error::one_line;
 use crate::gateway::relay::fill::{self, Usage};
 use crate::gateway::relay::item::Item;
 use crate::gateway::relay::rewrite::{DeliveredImage, Summary};
@@ -206,7 +207,7 @@ impl Notes {
         let kind = "response.image_generation_call.generating";
         let event = json!({"type": kind, "sequence_number": self.next, "output_index": place, "item_id": id});
         self.next += 1;
-        Some(format!("event: {kind}\ndata: {event}\n\n"))
+        Some(format!("event: {kind}\ndata: {}\n\n", one_line(event.to_string())))
     }
 
     /// The data of the event that every client takes for an error: `error` with its place in the stream.
@@ -233,7 +234,7 @@ impl Notes {
         });
         let number = self.next;
         self.next += 1;
-        json!({"type": "response.failed", "sequence_number": number, "response": response}).to_string()
+        one_line(json!({"type": "response.failed", "sequence_number": number, "response": response}).to_string())
     }
 
     /// The upstream says what only the agent can mend, and it knows the word for it: it shortens the conversation.

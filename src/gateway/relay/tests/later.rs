@@ -53,3 +53,30 @@ async fn an_image_of_a_format_that_nobody_knows_is_an_image_and_nothing_is_none(
         assert!(prove(pieces(&plain, 9), asked(1), limits()).await.is_err(), "{image}");
     }
 }
+
+#[tokio::test]
+async fn no_character_that_unicode_takes_for_a_line_end_stands_in_an_event() {
+    let said = ",\"a\u{2028}b\":\"c\u{85}d\u{2029}e\",\"revised_prompt\":\"one\u{2028}two\"";
+    let body = event("image_generation.completed", &format!("{said}{USAGE}"));
+    let (stream, ending, _) = streamed(pieces(&body, 50), 0).await;
+    assert_eq!(ending, Ending::Complete);
+    assert!(!stream.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{stream}");
+    let (_, last) = frames(&stream).pop().expect("a final event");
+    assert_eq!(last["a\u{2028}b"], "c\u{85}d\u{2029}e");
+    let told = crate::error::event_of(&json!({"message": "one\u{2029}two\u{85}"}));
+    assert!(told.contains(r"one\u2029two\u0085"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_whose_format_is_not_told_yet_has_begun() {
+    let (writer, body) = silent();
+    let mut proof = Proof::images(body, asked(1), limits());
+    for (piece, has_begun) in [(r#"{"created":1,"data":[{"b64_json":""#, false), (&PNG_HEAD[..8], true)] {
+        writer.try_send(Bytes::copy_from_slice(piece.as_bytes())).expect("open");
+        tokio::time::timeout(Duration::from_secs(1), proof.seek()).await.expect_err("more must come");
+        assert_eq!(proof.has_begun(), has_begun, "{piece}");
+    }
+    writer.try_send(Bytes::copy_from_slice(format!("{}\"}}]}}", &PNG_HEAD[8..]).as_bytes())).expect("open");
+    proof.seek().await.expect("an image");
+    assert!(proof.into_proven().first().is_some());
+}

@@ -34,7 +34,8 @@ pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
     ELSE attempts END \
     WHERE state = 'running' AND node = $1";
 
-const NOTE: &str = "UPDATE records SET attempts = $2, account = $3 WHERE request_id = $1 AND state = 'running'";
+const NOTE: &str =
+    "UPDATE records SET attempts = $2, account = $3, maybe_paid_twice = $4 WHERE request_id = $1 AND state = 'running'";
 
 pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> Statement<'q> {
     sqlx::query(OPEN)
@@ -93,7 +94,7 @@ pub(super) fn close(record: &Record) -> sqlx::Result<Statement<'_>> {
 
 pub(super) fn note(record: &Record) -> sqlx::Result<Statement<'_>> {
     let query = sqlx::query(NOTE).bind(record.request_id.as_str()).bind(json(&record.attempts)?);
-    Ok(query.bind(&record.account))
+    Ok(query.bind(&record.account).bind(record.maybe_paid_twice))
 }
 
 /// A commit that waits for the disk, like that of a record.
