@@ -33,6 +33,10 @@ const LIMITS: &[Phrase] = &[
     ),
     ("that half is less than {} seconds", &[|facts| facts.limit("client_timeout_seconds")]),
     ("allow {} seconds for it", &[|facts| facts.limit("client_timeout_large_seconds")]),
+    (
+        "half of the time that is left, {} of {} minutes at first",
+        &[|facts| facts.limit("request_total_seconds") / 120, |facts| facts.limit("request_total_seconds") / 60],
+    ),
     ("give up at {} seconds", &[|facts| facts.limit("client_timeout_large_seconds")]),
     ("({} seconds by default)", &[|facts| facts.limit("answer_deadline_seconds")]),
     ("up to {} visible characters", &[|facts| facts.limit("idempotency_key_max_characters")]),
@@ -177,6 +181,7 @@ const STATUSES: &[Phrase] = &[
     ("outcome is unknown ({} with", &[|facts| facts.status("upstream_error")]),
     // The upstream's words for an account that may not be asked.
     ("answers {}, {}, {} or {} |", &[|_| 401, |_| 402, |_| 403, |_| 429]),
+    ("a {} or {} of the upstream", &[|_| 502, |_| 504]),
     ("after the {} had been sent", &[|_| 200]),
     ("{}: the key is wrong or disabled", &[|facts| facts.status("INVALID_API_KEY")]),
     ("{}: look up the request", &[|facts| facts.status("upstream_error")]),

@@ -129,12 +129,12 @@ fn numbers(prose: &Prose) -> Vec<String> {
         for ((expression, (phrase, origins)), used) in phrases.iter().zip(&mut used) {
             let whole = |found: &Captures<'_>| {
                 *used = true;
-                for (group, origin) in found.iter().skip(1).flatten().zip(*origins) {
-                    let (said, meant) = (number(group.as_str()), origin(&facts));
-                    if said != meant {
-                        lines.push(format!("{}: '{phrase}' says {said} and means {meant}", text.place));
-                    }
-                }
+                let pairs = found.iter().skip(1).flatten().zip(*origins);
+                let pairs = pairs.map(|(group, origin)| (number(group.as_str()), origin(&facts)));
+                let untrue = pairs.filter(|(said, meant)| said != meant);
+                lines.extend(
+                    untrue.map(|(said, meant)| format!("{}: '{phrase}' says {said} and means {meant}", text.place)),
+                );
                 "…".to_owned()
             };
             rest = expression.replace_all(&rest, whole).into_owned();
@@ -187,15 +187,15 @@ fn statuses(prose: &Prose) -> Vec<String> {
             };
             // The one status that a code has beside its own: it tells agents to go on without WebSocket.
             let is_upgrade = status == "426" && code == "method_not_allowed";
-            if row["status"].to_string() != status && !is_upgrade {
+            if row["status"].as_u64() != status.parse().ok() && !is_upgrade {
                 lines.push(format!("{}: {status} `{code}`, and the table says {}", text.place, row["status"]));
             }
             if let (Some(reason), Some(retry)) = (found.get(3), found.get(4)) {
                 let mut reasons = row["reasons"].as_array().into_iter().flatten();
                 let row = reasons.find(|row| row["reason"] == reason.as_str());
-                if row.is_none_or(|row| row["should_retry"].to_string() != retry.as_str()) {
-                    lines.push(format!("{}: `{}` is told with another advice", text.place, reason.as_str()));
-                }
+                let is_other = row.is_none_or(|row| row["should_retry"].as_bool() != retry.as_str().parse().ok());
+                let told = format!("{}: `{}` is told with another advice", text.place, reason.as_str());
+                lines.extend(is_other.then_some(told));
             }
         }
     }

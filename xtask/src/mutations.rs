@@ -113,19 +113,13 @@ pub fn run(root: &Path) -> Result<bool> {
 fn look_at_all(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<Vec<String>>> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(seed) = SEEDS.get(at) else { return };
-                    let seen = look_at(root, &folder.join(at.to_string()), seed, programs);
-                    let seen = seen.with_context(|| seed.about);
-                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((at, seen));
-                }
-            });
+    let work = || {
+        while let Some((at, seed)) = SEEDS.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+            let seen = look_at(root, &folder.join(at.to_string()), seed, programs).with_context(|| seed.about);
+            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((at, seen));
         }
-    });
+    };
+    thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(work))));
     let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, seen)| seen).collect()

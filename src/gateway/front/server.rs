@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use dropshot::{ApiDescription, ApiDescriptionRegisterError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use uuid::Uuid;
 
 use super::answer::{Counts, refusal};
 use super::connections::Connections;
@@ -57,8 +57,6 @@ struct Acceptor<C: Counts> {
     listener: TcpListener,
     connections: Arc<Connections>,
     dispatcher: Arc<Dispatcher<C>>,
-    /// The answer to a connection for which there is no place.
-    refusal: Bytes,
 }
 
 /// Starts to serve routes.
@@ -77,7 +75,7 @@ pub(crate) async fn start<C: Counts>(
     let listener = listener::bind(listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let dispatcher = Arc::new(Dispatcher::new(api, context).await?);
-    let acceptor = Acceptor { listener, connections: Arc::clone(&connections), dispatcher, refusal: no_place() };
+    let acceptor = Acceptor { listener, connections: Arc::clone(&connections), dispatcher };
     let (stop, stopped) = oneshot::channel();
     let accepting = Handle::current().spawn(acceptor.run(stopped));
     Ok(Server { address, connections, stop, accepting })
@@ -132,7 +130,7 @@ impl<C: Counts> Acceptor<C> {
             Some(admission) => {
                 drop(Handle::current().spawn(serve(stream, remote, admission, Arc::clone(&self.dispatcher))));
             }
-            None => refuse(&stream, &self.refusal),
+            None => refuse(&stream, no_place().as_bytes()),
         }
         // Connections that were just accepted read their request before the next one may take their place.
         tokio::task::yield_now().await;
@@ -154,16 +152,17 @@ fn refuse(stream: &TcpStream, answer: &[u8]) {
     drop(stream.try_write(answer));
 }
 
-fn no_place() -> Bytes {
+/// The answer to a connection for which there is no place.
+fn no_place() -> String {
     let answer = refusal(&Error::Unavailable);
     let mut text =
         format!("HTTP/1.1 {}\r\nconnection: close\r\ncontent-length: {}\r\n", answer.status(), answer.body().len());
     for (name, value) in answer.headers() {
         text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
     }
-    text.push_str("\r\n");
+    text.push_str(&format!("{}: {}\r\n\r\n", dropshot::HEADER_REQUEST_ID, Uuid::new_v4()));
     text.push_str(&String::from_utf8_lossy(answer.body()));
-    Bytes::from(text)
+    text
 }
 
 #[cfg(test)]

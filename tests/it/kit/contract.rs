@@ -108,7 +108,7 @@ impl Operation {
             Some(name) => self.check(&format!("sent the event {kind}"), name, event),
             // Events of other tools are passed on as the upstream sends them.
             None => {
-                assert!(self.name.ends_with("/v1/responses"), "{} sent an event of no known type: {kind}", self.name)
+                assert!(self.name.ends_with("/v1/responses"), "{} sent an event of no known type: {kind}", self.name);
             }
         }
     }

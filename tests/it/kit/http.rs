@@ -105,6 +105,12 @@ impl Call {
         self
     }
 
+    /// Asks an upstream of the test, for which the document does not speak.
+    pub(crate) fn to_upstream(mut self) -> Self {
+        self.beyond_document = true;
+        self
+    }
+
     /// A body in pieces, without a content type.
     pub(crate) fn pieces(mut self, pieces: Pieces) -> Self {
         self.payload = Payload::Pieces(pieces);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use dropshot::{ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext};
 use http::{Method, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -312,7 +313,10 @@ async fn where_every_connection_is_served_a_new_one_is_told_so() {
     eventually("it runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut refused = TcpStream::connect(server.address()).await.unwrap();
     let said = rest(&mut refused).await;
-    assert!(said.starts_with("HTTP/1.1 503 ") && said.contains("x-should-retry: true"), "{said}");
+    assert!(
+        said.starts_with("HTTP/1.1 503 ") && said.contains("x-should-retry: true") && said.contains("x-request-id: "),
+        "{said}"
+    );
     site.may_end.notify_one();
     answer(&mut slow, "slow").await;
 }

@@ -154,7 +154,7 @@ impl FieldReader for RawApiFrontMatter {
     }
 }
 
-/// StringListVisitor, each with its place, or all of them in one.
+/// A list of texts, each with its place, or one text that holds them all.
 enum StringList {
     Text(String),
     Words(Vec<Spanned<String>>),
