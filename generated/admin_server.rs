@@ -615,7 +615,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
     /// Change the policy of a group.
     ///
-    /// The new policy takes the place of the former one, and is in force within a second, for requests that begin then. One that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
+    /// The new policy takes the place of the former one, and is in force when the answer comes, for requests that begin then; a 503 says that it is kept and not yet in force. One that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
     ///
     /// A group of the settings file is a 409 with code `group_read_only`. For admins.
     #[endpoint{method = PATCH,

@@ -2652,7 +2652,7 @@ impl ::std::convert::TryFrom<::std::string::String> for Role {
         value.parse()
     }
 }
-/// The place of a secret, which is never told itself. In a request it is `env`, a variable of the gateway's environment with `MODERATION` in its name; a variable that is not set there is refused.
+/// The place of a secret, which is never told itself. In a request it is `env`, a variable of the gateway's environment with `MODERATION` in its name, and not one that the settings file names for another address; a variable that is not set there is refused. An admin has the value of any other variable of such a name sent to an address of the admin's choice: no other secret of the gateway's environment should have this word in its name.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct SecretSource {
     /// The name of an environment variable.

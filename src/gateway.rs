@@ -8,6 +8,7 @@ mod current;
 mod endpoints;
 mod filter;
 mod flow;
+mod follow;
 pub(crate) mod front;
 pub(crate) mod keys;
 pub(crate) mod ledger;
@@ -39,13 +40,14 @@ use tokio_util::sync::CancellationToken;
 use accounts::{Accounts, TokenEndpoint};
 use catalog::Catalog;
 use config::{Config, Deadlines, Delivery, Fallback, Group, Proxies};
-use console::Console;
+use console::{Console, ConsoleRooms};
 use filter::Filters;
+use follow::{GroupFollower, needs_tls, with_groups};
 use front::Connections;
 use keys::{Keys, Pepper};
 use ledger::{Ledger, NodeId};
 use pages::Pages;
-use people::People;
+use people::{People, PeopleError};
 use registry::{Published, Registry};
 use replay::Replay;
 use retention::RetentionTask;
@@ -78,6 +80,8 @@ pub(crate) struct Gateway {
     deadlines: Deadlines,
     answer_deadline: Duration,
     groups: HashMap<String, Group>,
+    /// The settings in force, with the groups of the store.
+    config: Arc<Config>,
     /// Cancelled when the gateway is asked to stop, so that load balancers send no more requests.
     leaving: CancellationToken,
     /// Cancelled when the time to finish is over.
@@ -136,13 +140,11 @@ impl Unready {
 
 impl Gateway {
     /// Builds the rooms. The store must be locked for serving.
-    async fn build(config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
+    async fn build(config: &Config, store: &Arc<SqliteStore>, follower: GroupFollower) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
         for group in &config.groups {
             store.ensure_group(&Act::system(), &group.name).await?;
         }
-        let config = &manage::with_groups_of_store(config, &store.group_policies().await?);
-        let console = Arc::new(Console::new(config, store, &keys, &people)?);
         for account in &config.accounts {
             store.sync_account(spec(account)).await?;
         }
@@ -150,10 +152,11 @@ impl Gateway {
         store.mark_absent(&in_file, Timestamp::now()).await?;
         let rows = Arc::clone(store) as Arc<dyn Store>;
         let (node, vault) = (NodeId::only(), store.vault());
-        let filters = Filters::new(&config.groups)?;
         // What encryption takes is looked for now: a start fails better than every call.
-        let tls = accounts::need_tls(&config.accounts) || filters.need_tls();
-        let upstream = Arc::new(Upstream::new(config.deadlines.connect, tls)?);
+        let upstream = Arc::new(Upstream::new(config.deadlines.connect, needs_tls(config))?);
+        let (config, filters) = with_groups(config, store.group_policies().await?, &upstream).await?;
+        let rooms = ConsoleRooms { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
+        let console = Arc::new(Console::new(&config, rooms, Arc::clone(&upstream), follower)?);
         let tokens = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
@@ -189,25 +192,26 @@ impl Gateway {
             text_models: config.text_models.clone(),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
-            groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
+            groups: by_name(&config),
+            config,
             leaving: CancellationToken::new(),
             cutoff: CancellationToken::new(),
         })
     }
 
-    /// The same gateway under other settings. All lasting state is shared: the requests in progress, the state of the
+    /// The same gateway under these settings and groups of the store. All lasting state is shared: the requests in progress, the state of the
     /// accounts, and the sessions.
     ///
     /// # Errors
     ///
-    /// Returns an error if the settings cannot be used.
-    fn under(&self, config: &Config, store: &Arc<SqliteStore>) -> Result<Self, ServeError> {
-        let filters = Filters::new(&config.groups)?;
-        if accounts::need_tls(&config.accounts) || filters.need_tls() {
+    /// Returns an error if the settings cannot be used. Groups of the store do not cause one.
+    async fn under(&self, config: &Config, groups: &[(String, String)]) -> Result<Self, ServeError> {
+        if needs_tls(config) {
             self.upstream.prepare_tls()?;
         }
+        let (config, filters) = with_groups(config, groups.to_vec(), &self.upstream).await?;
         Ok(Self {
-            console: Arc::new(Console::new(config, store, &self.keys, &self.people)?),
+            console: Arc::new(self.console.under(&config)?),
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
             pages: Arc::clone(&self.pages),
@@ -227,7 +231,8 @@ impl Gateway {
             retention: Arc::clone(&self.retention),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
-            groups: config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect(),
+            groups: by_name(&config),
+            config,
             leaving: self.leaving.clone(),
             cutoff: self.cutoff.clone(),
         })
@@ -380,6 +385,21 @@ impl Gateway {
         self.answer_deadline
     }
 
+    /// True if requests of this group can be served as it is set. A group that was made a moment ago may have settings
+    /// that are not in force yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn knows_group(&self, group: &str) -> Result<bool, PeopleError> {
+        Ok(self.groups.contains_key(group) || !self.people.has_policy(group).await?)
+    }
+
+    /// The settings in force, with the groups of the store.
+    pub(crate) const fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
     /// True if the settings of a group cannot be used, so that it is served nothing.
     pub(crate) fn is_unusable(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.problem.is_some())
@@ -389,6 +409,10 @@ impl Gateway {
     pub(crate) fn deadlines(&self, group: &str) -> Deadlines {
         self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
     }
+}
+
+fn by_name(config: &Config) -> HashMap<String, Group> {
+    config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect()
 }
 
 fn no_randomness(error: getrandom::Error) -> ServeError {

@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::installation::Installation;
-use super::output::{cell, print, print_json, table};
+use super::output::{cell, print, print_json, remark, table};
 use super::secret::STDIN;
 use crate::gateway;
 use crate::gateway::config::{Config, Machine, Surroundings as _};
-use crate::gateway::manage;
+use crate::gateway::manage::{self, PolicyUser};
 use crate::gateway::people::{Group as Known, People, PeopleError};
 use crate::gateway::store::Act;
 
@@ -110,11 +110,16 @@ impl Group {
 /// The policy of a file, as it is stored.
 fn checked(config: &Config, name: &str, file: &Path) -> Result<String, Failure> {
     let policy = read(file)?;
-    let group = manage::check_policy(config, name, &policy).map_err(|problems| {
+    let group = manage::check_policy(config, name, &policy, PolicyUser::Elsewhere).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::Usage(lines.join("\n"))
     })?;
-    Ok(Value::Object(group.policy).to_string())
+    let policy = Value::Object(group.policy);
+    let variable = policy.pointer("/filter/moderation/api_key/env").and_then(Value::as_str);
+    if let Some(variable) = variable.filter(|variable| Machine.variable(variable).is_none()) {
+        remark(&format!("the environment variable {variable} is not set here; the server must have it"));
+    }
+    Ok(policy.to_string())
 }
 
 fn read(file: &Path) -> Result<Map<String, Value>, Failure> {
@@ -170,7 +175,7 @@ fn done(config: &Config, done: Result<Known, PeopleError>, name: &str, word: &st
 }
 
 fn describe(config: &Config, group: Known) -> Described {
-    let (policy, problem) = manage::policy_of(config, &group.row, group.of_file);
+    let (policy, problem) = manage::policy_of(config, &group.row, group.of_file, PolicyUser::Elsewhere);
     Described { group, policy, problem }
 }
 

@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::Uri;
 use resolve::{Layers, resolve, resolve_for_command};
 
 pub(crate) use account::{Account, Credentials, Endpoint, Grant, Oauth, Upstream};
@@ -112,6 +113,8 @@ pub(crate) struct Config {
     pub(crate) master_key: Option<Secret>,
     /// What lets operators in, if anybody: at least 32 visible characters.
     pub(crate) admin_token: Option<Secret>,
+    /// The variables of secrets that the file names, and the address that each is sent to, if it is a base URL.
+    named_secrets: Vec<(String, Option<Uri>)>,
     /// Secrets that a command does without, and why they are not there. Empty for the gateway itself.
     absent: Vec<Problem>,
     sources: BTreeMap<String, Source>,
@@ -228,6 +231,14 @@ fn load_with(
 // === impl Config ===
 
 impl Config {
+    /// True if the file names this variable as that of a secret, and not for this address. On some platforms the case of
+    /// letters does not matter.
+    fn names_elsewhere(&self, variable: &str, address: Option<&Uri>) -> bool {
+        let named = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
+        let mut named = named.map(|(_, known)| known.as_ref()).peekable();
+        named.peek().is_some() && !named.any(|known| known.is_some() && known == address)
+    }
+
     /// The secrets of this account that are not there, without which it cannot be called.
     pub(crate) fn absent_of(&self, account: &str) -> Vec<Problem> {
         let index = self.accounts.iter().position(|known| known.name == account && !known.implicit);

@@ -32,9 +32,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::config::Config;
+use super::follow::GroupFollower;
 use super::keys::{Keys, bearer};
 use super::people::{Actor, People};
 use super::store::SqliteStore;
+use super::upstream::Upstream;
 use crate::error::Error;
 use crate::wire::admin::types;
 use token::Token;
@@ -42,31 +44,57 @@ use trouble::{Kind, of_people};
 
 /// What operators can reach.
 pub(crate) struct Console {
-    config: Config,
+    config: Arc<Config>,
     store: Arc<SqliteStore>,
     keys: Arc<Keys>,
     people: Arc<People>,
+    upstream: Arc<Upstream>,
+    follower: GroupFollower,
     /// The token of the settings, where there is one.
     token: Option<Token>,
+}
+
+/// The parts of the gateway that operators change.
+pub(crate) struct ConsoleRooms {
+    /// Where everything is kept.
+    pub(crate) store: Arc<SqliteStore>,
+    /// The keys of callers.
+    pub(crate) keys: Arc<Keys>,
+    /// The people and their groups.
+    pub(crate) people: Arc<People>,
 }
 
 // === impl Console ===
 
 impl Console {
-    /// The console of an installation.
+    /// The console of an installation. Policies may need the upstream connections, and the follower brings them into force.
     ///
     /// # Errors
     ///
     /// Where the admin token of the settings is what others have.
     pub(crate) fn new(
-        config: &Config,
-        store: &Arc<SqliteStore>,
-        keys: &Arc<Keys>,
-        people: &Arc<People>,
+        config: &Arc<Config>,
+        rooms: ConsoleRooms,
+        upstream: Arc<Upstream>,
+        follower: GroupFollower,
     ) -> Result<Self, KeyAsToken> {
         let token = config.admin_token.as_ref().map(Token::new).transpose()?;
-        let (store, keys, people) = (Arc::clone(store), Arc::clone(keys), Arc::clone(people));
-        Ok(Self { config: config.clone(), store, keys, people, token })
+        let ConsoleRooms { store, keys, people } = rooms;
+        Ok(Self { config: Arc::clone(config), store, keys, people, upstream, follower, token })
+    }
+
+    /// The same console under other settings.
+    ///
+    /// # Errors
+    ///
+    /// Where the admin token of the settings is what others have.
+    pub(crate) fn under(&self, config: &Arc<Config>) -> Result<Self, KeyAsToken> {
+        let rooms = ConsoleRooms {
+            store: Arc::clone(&self.store),
+            keys: Arc::clone(&self.keys),
+            people: Arc::clone(&self.people),
+        };
+        Self::new(config, rooms, Arc::clone(&self.upstream), self.follower.clone())
     }
 
     /// Checks the value of an `Authorization` header: the token of the settings, or the admin token of a user.

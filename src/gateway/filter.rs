@@ -96,12 +96,6 @@ impl Filters {
     pub(crate) fn moderation(&self, group: &str) -> Option<&Moderation> {
         self.0.get(group)?.moderation.as_ref()
     }
-
-    /// Whether a service that judges prompts is called encrypted.
-    pub(crate) fn need_tls(&self) -> bool {
-        let services = self.0.values().filter_map(|rules| rules.moderation.as_ref());
-        services.into_iter().any(|service| service.base_url.scheme_str() == Some("https"))
-    }
 }
 
 // === impl Rules ===

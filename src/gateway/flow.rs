@@ -41,15 +41,25 @@ use crate::error::Error;
 ///
 /// # Errors
 ///
-/// 401 for every key that is not good, 503 when the store cannot say.
+/// 401 for every key that is not good, 503 when the store cannot say, and for a group whose settings are not in force
+/// yet.
 pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
-    gateway.keys().admit(authorization).await.map_err(|denied| match denied {
+    let caller = gateway.keys().admit(authorization).await.map_err(|denied| match denied {
         Denied::Invalid => Error::InvalidKey,
         Denied::Unavailable(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "the store could not check a key");
             Error::Unavailable
         }
-    })
+    })?;
+    match gateway.knows_group(caller.group_name()).await {
+        Ok(true) => Ok(caller),
+        // Its settings are in force at the next look at the groups.
+        Ok(false) => Err(Error::Unavailable),
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "the store could not say what is set of a group");
+            Err(Error::Unavailable)
+        }
+    }
 }
 
 /// The error for a request whose body could not be read back from disk: the request itself is not at fault.

@@ -16,7 +16,7 @@ pub(crate) use super::accounts::{Availability, Explained};
 pub(crate) use ask::{Probed, explain, probe};
 pub(crate) use change::{Wanted, add, change, delete, rotate};
 pub(crate) use first_key::{first_key_end, is_real, remember_first_key, retire_first_key, was_welcomed};
-pub(crate) use groups::{check_policy, policy_of, with_groups_of_store};
+pub(crate) use groups::{PolicyUser, check_policy, policy_in_force, policy_of, with_groups_of_store};
 pub(crate) use state::State;
 
 use super::accounts::account_of_row;

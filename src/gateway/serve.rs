@@ -11,11 +11,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::config::{Config, Listen};
 use super::console::KeyAsToken;
 use super::filter::FilterError;
+use super::follow::group_follower;
 use super::front::{self, Connections, ServerError};
 use super::keys;
 use super::people::PeopleError;
@@ -93,7 +94,8 @@ pub(crate) async fn serve(
     if config.accounts.iter().any(manage::is_real) || manage::has_real_in_store(&store).await? {
         manage::retire_first_key(&config, &store, &Act::system()).await?;
     }
-    let current = CurrentGateway::new(Gateway::build(&config, &store).await?);
+    let (follower, mut changes) = group_follower();
+    let current = CurrentGateway::new(Gateway::build(&config, &store, follower).await?);
     let gateway = current.get();
     let listen = address(&config.listen).await?;
     let measuring = match &config.metrics_listen {
@@ -112,8 +114,7 @@ pub(crate) async fn serve(
     let mut printing = pin!(print(out, welcome.text(&config, server.address())));
     let mut printed = false;
     let mut reload = Reload::new(read, Arc::clone(&store), current, config);
-    let mut rounds = interval(FOLLOW_EVERY);
-    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut rounds = rounds();
     let mut reloads = 0;
     lock.tell(reloads, &Ok(String::new()));
     loop {
@@ -124,7 +125,8 @@ pub(crate) async fn serve(
                 }
                 printed = true;
             }
-            _ = rounds.tick() => reload.follow_groups().await,
+            _ = rounds.tick() => reload.follow_for(Vec::new()).await,
+            Some(waiting) = changes.next() => reload.follow_for(waiting).await,
             request = signals.next() => match request {
                 Request::Stop => break,
                 Request::Reload => {
@@ -135,7 +137,10 @@ pub(crate) async fn serve(
             },
         }
     }
-    shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &reload.in_force()).await;
+    // Nobody follows the groups any more.
+    drop(changes);
+    let config = reload.in_force();
+    shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &config).await;
     let end = async {
         if let Some(measuring) = measuring {
             // Last of all, so that the end can be watched; what it answers takes no time.
@@ -147,6 +152,13 @@ pub(crate) async fn serve(
     };
     shutdown::within(END_PATIENCE, end, signals.stop_asked()).await;
     Ok(())
+}
+
+/// The moments of a look at the groups of the store.
+fn rounds() -> Interval {
+    let mut rounds = interval(FOLLOW_EVERY);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    rounds
 }
 
 async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {

@@ -399,6 +399,9 @@ fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
     assert_eq!(refused(&answer, 404).0, "account_not_found");
     let nowhere = Call::get("/admin/v1").send(gateway.address());
     assert_eq!(nowhere.error(404)["code"], "unknown_url");
+    for call in [Call::get("/admin/v1/nothing"), Call::post("/admin/v1/keys/a/b/c").json(&json!({}))] {
+        assert_eq!(refused(&ask(&gateway, call), 404).0, "unknown_url");
+    }
 }
 
 #[test]

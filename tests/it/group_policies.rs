@@ -87,6 +87,106 @@ fn a_new_group_has_its_policy_from_its_first_request_on() {
 }
 
 #[test]
+fn a_filter_is_in_force_when_the_answer_comes() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    for round in 0..8 {
+        let word = format!("zeppelin{round}");
+        let policy = json!({"filter": {"words": [word]}});
+        change(&gateway, "default", &policy).good();
+        assert_eq!(draw(&gateway, &word), 502, "in force with the answer");
+        let group = format!("team{round}");
+        ask(&gateway, Call::post(GROUPS).json(&json!({"name": group, "policy": policy}))).good();
+        let key =
+            ask(&gateway, Call::post("/admin/v1/keys").json(&json!({"name": group, "group": group, "user": "admin"})))
+                .good();
+        let secret = key["secret"].as_str().expect("a secret");
+        let call = Call::generation().key(secret).json(&request(json!({ "prompt": word })));
+        let answer = call.send(gateway.address());
+        // No account serves the group: unfiltered, it would be another code.
+        assert_eq!(answer.error(502)["reason"], "content_refused", "{answer:?}");
+    }
+    assert_eq!(upstream.attempts(), 0);
+}
+
+#[test]
+fn a_group_made_by_command_passes_nothing_unfiltered() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    let path = gateway.home().join("policy.toml");
+    std::fs::write(&path, "[filter]\nwords = [\"zeppelin\"]\n").expect("a file");
+    let policy = path.to_str().expect("a path");
+    for round in 0..4 {
+        let group = format!("team{round}");
+        gateway.manage(&["group", "create", &group, "--policy", policy]).good();
+        let key =
+            ask(&gateway, Call::post("/admin/v1/keys").json(&json!({"name": group, "group": group, "user": "admin"})))
+                .good();
+        let secret = key["secret"].as_str().expect("a secret");
+        let call = || Call::generation().key(secret).json(&request(json!({"prompt": "a zeppelin"})));
+        eventually("the filter is in force", || {
+            let answer = call().send(gateway.address());
+            assert!(matches!(answer.status, 502 | 503), "{answer:?}");
+            (answer.json()["error"]["reason"] == "content_refused").then_some(())
+        });
+    }
+}
+
+#[test]
+fn without_certificates_only_the_group_that_needs_them_is_refused() {
+    let upstream = FakeUpstream::start();
+    let top = "admin_token = { env = \"IT_ADMIN\" }\n";
+    let account = Account::at("only", &upstream);
+    let empty = std::env::temp_dir().join(format!("imagate-no-roots-{}.pem", std::process::id()));
+    std::fs::write(&empty, "").expect("a file");
+    let none = empty.to_str().expect("a path");
+    let secrets = [("IT_ADMIN", TOKEN), ("IT_MODERATION", KEY), ("SSL_CERT_FILE", none), ("SSL_CERT_DIR", none)];
+    let mut gateway = Gateway::with_secrets(top, &[account], &secrets);
+    let service = json!({"base_url": "https://judge.example/v1", "on_error": "closed"});
+    let policy = json!({"filter": {"moderation": service}});
+    let error = change(&gateway, "default", &policy).error(400);
+    assert_eq!(error["param"], "policy.filter.moderation.base_url", "{error}");
+    let path = gateway.home().join("policy.json");
+    std::fs::write(&path, policy.to_string()).expect("a file");
+    gateway.manage(&["group", "create", "closed", "--policy", path.to_str().expect("a path")]).good();
+    // It stops neither the start nor the policies of others.
+    gateway.kill();
+    gateway.start();
+    let shown = ask(&gateway, Call::get(&format!("{GROUPS}/closed"))).good();
+    assert!(shown["problem"].as_str().is_some_and(|problem| problem.contains("encryption")), "{shown}");
+    assert_eq!(shown["policy"], policy);
+    change(&gateway, "default", &json!({"filter": {"words": ["zeppelin"]}})).good();
+    assert_eq!((draw(&gateway, "a zeppelin"), draw(&gateway, "a boat")), (502, 200));
+    let key =
+        ask(&gateway, Call::post("/admin/v1/keys").json(&json!({"name": "k", "group": "closed", "user": "admin"})))
+            .good();
+    let call = Call::generation().key(key["secret"].as_str().expect("a secret"));
+    assert_eq!(call.json(&request(json!({"prompt": "a boat"}))).send(gateway.address()).status, 503);
+    std::fs::remove_file(empty).expect("it is there");
+}
+
+#[test]
+fn a_command_does_not_ask_its_own_environment_for_the_key_of_a_service() {
+    let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
+    let gateway = open(&upstream);
+    let path = gateway.home().join("policy.json");
+    std::fs::write(&path, moderated(&moderator, &json!({"env": "NO_MODERATION"})).to_string()).expect("a file");
+    let path = path.to_str().expect("a path");
+    let done = gateway.manage(&["group", "create", "studio", "--policy", path]);
+    done.good();
+    assert!(done.stderr.contains("NO_MODERATION") && done.stderr.contains("the server must have it"), "{done:#?}");
+    let shown = gateway.manage(&["group", "show", "studio", "--json"]).json();
+    assert_eq!(shown["problem"], Value::Null, "{shown}");
+    let listed = gateway.manage(&["group", "list", "--json"]).json();
+    assert!(listed.as_array().expect("groups").iter().all(|group| group["problem"].is_null()), "{listed}");
+    // The server knows.
+    eventually("the server tells", || {
+        let shown = ask(&gateway, Call::get(&format!("{GROUPS}/studio"))).good();
+        shown["problem"].as_str().filter(|problem| problem.contains("not set")).map(|_| ())
+    });
+}
+
+#[test]
 fn a_policy_that_cannot_be_used_changes_nothing_and_its_field_is_named() {
     let upstream = FakeUpstream::start();
     let moderator = FakeModerator::start();

@@ -127,6 +127,7 @@ impl Config {
             master_key: _,
             admin_token: _,
             absent: _,
+            named_secrets: _,
             sources: _,
             file: _,
         } = self;

@@ -61,6 +61,15 @@ pub(crate) struct Moderation {
     pub(crate) timeout: Duration,
 }
 
+// === impl Group ===
+
+impl Group {
+    /// True if a service that judges its prompts is called encrypted.
+    pub(crate) fn needs_tls(&self) -> bool {
+        self.filter.moderation.as_ref().is_some_and(|service| service.base_url.scheme_str() == Some("https"))
+    }
+}
+
 // === impl Config ===
 
 impl Config {

@@ -14,7 +14,7 @@ use super::raw::SecretSource;
 use super::resolve::{Layers, resolve_account, resolve_group};
 use super::surroundings::{Platform, Surroundings};
 use super::written::Written;
-use super::{Account, Config, DEFAULT_GROUP, Group, Secret};
+use super::{Account, Config, DEFAULT_GROUP, Group, Secret, address, pattern};
 
 /// The settings that hold a secret. So does every secret header, under `headers.` and its name.
 const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
@@ -29,6 +29,10 @@ const MODERATION_VARIABLE: &str = "MODERATION";
 /// The lists of a group, which forms show line by line.
 const LISTS: [&str; 4] = ["/text_models", "/tools", "/filter/words", "/filter/patterns"];
 const MODERATION_KEY: &str = "/filter/moderation/api_key";
+const MODERATION_ADDRESS: &str = "/filter/moderation/base_url";
+const PATTERNS: &str = "/filter/patterns";
+/// The most patterns of a group of the store (ours).
+const PATTERNS_MAX: usize = 256;
 
 /// An account from its settings as JSON, with the names of `[[accounts]]`, and its secrets by the setting they belong to.
 ///
@@ -60,7 +64,7 @@ pub(crate) fn account_from_json(
 }
 
 /// A group from its settings as JSON, with the names of `[[groups]]`, beside these settings. Of secrets it names the
-/// variables.
+/// variables; without surroundings they need not be there.
 ///
 /// # Errors
 ///
@@ -69,12 +73,12 @@ pub(crate) fn group_from_json(
     beside: &Config,
     name: &str,
     policy: &Map<String, Value>,
-    surroundings: &dyn Surroundings,
+    surroundings: Option<&dyn Surroundings>,
 ) -> Result<Group, Vec<Problem>> {
     let place = Place::Named(format!("group {name}"));
     let mut fields = policy.clone();
     without_nulls(&mut fields);
-    let mut problems = out_of_place(&fields);
+    let mut problems = out_of_place(beside, &fields);
     // The store is less strict about names than the file is.
     if fields.insert("name".to_owned(), DEFAULT_GROUP.into()).is_some() {
         problems.push(Problem::of_setting("name", "is not among these settings"));
@@ -83,7 +87,8 @@ pub(crate) fn group_from_json(
         return Err(told(problems, &place, ""));
     }
     let layers = layers(&place, &json!({ "groups": [fields] }))?;
-    let group = resolve_group(&layers, beside, surroundings);
+    let nothing = Kept(BTreeMap::new());
+    let group = resolve_group(&layers, beside, (surroundings.unwrap_or(&nothing), surroundings.is_none()));
     let group = group.map_err(|problems| told(problems, &place, GROUP_TABLE))?;
     Ok(Group { name: name.to_owned(), ..group })
 }
@@ -95,7 +100,7 @@ pub(super) fn without_nulls(fields: &mut Map<String, Value>) {
 }
 
 /// The settings of a group that are good in the file, where its owner has written them, and not in the store.
-fn out_of_place(policy: &Map<String, Value>) -> Vec<Problem> {
+fn out_of_place(beside: &Config, policy: &Map<String, Value>) -> Vec<Problem> {
     let policy = Value::Object(policy.clone());
     let mut problems = Vec::new();
     for list in LISTS {
@@ -105,16 +110,36 @@ fn out_of_place(policy: &Map<String, Value>) -> Vec<Problem> {
             problems.push(Problem::of_setting(&setting, "holds a line break"));
         }
     }
+    problems.extend(too_much(&policy));
     let source = policy.pointer(MODERATION_KEY).and_then(Value::as_object);
     let fault = match source.map(|source| (source.get("env").and_then(Value::as_str), source.contains_key("file"))) {
         Some((_, true)) => Some("names a file of the server, which only the settings file can"),
         Some((Some(variable), _)) if !variable.contains(MODERATION_VARIABLE) => {
             Some("must name a variable with `MODERATION` in its name, so that no other secret of the server is sent")
         }
+        Some((Some(variable), _)) => {
+            let address = policy.pointer(MODERATION_ADDRESS).and_then(Value::as_str);
+            let address = address.and_then(|text| address::base_url(text, true).ok());
+            let is_of_another = beside.names_elsewhere(variable, address.as_ref());
+            is_of_another.then_some("names a secret that the settings file sends to another address")
+        }
         _ => None,
     };
     problems.extend(fault.map(|fault| Problem::of_setting("filter.moderation.api_key", fault)));
     problems
+}
+
+/// Patterns that would take too long to compile: each round that takes over a policy compiles those of all groups.
+fn too_much(policy: &Value) -> Option<Problem> {
+    let patterns = policy.pointer(PATTERNS).and_then(Value::as_array)?;
+    let fault = if patterns.len() > PATTERNS_MAX {
+        format!("may hold at most {PATTERNS_MAX} patterns")
+    } else if !pattern::fit_together(patterns.iter().filter_map(Value::as_str)) {
+        "are too large together once compiled; fewer patterns or smaller repetitions help".to_owned()
+    } else {
+        return None;
+    };
+    Some(Problem::of_setting("filter.patterns", &fault))
 }
 
 /// The tables of the file that these settings would be.

@@ -1,9 +1,11 @@
 //! Regular expressions that operators write.
 
-use regex::{Regex, RegexBuilder};
+use regex::{Regex, RegexBuilder, RegexSetBuilder};
 
 /// A compiled pattern is no larger: a handful of letters can ask for gigabytes.
 const SIZE_MAX: usize = 1 << 20;
+/// Neither are all patterns of a group of the store together larger than a few of those (ours).
+const TOGETHER_MAX: usize = 8 << 20;
 
 /// Compiles a pattern as the filter does, which holds the same limit: in any case of letters, anywhere in the text.
 ///
@@ -22,6 +24,14 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
         return Err("matches the empty text, and with it every prompt".to_owned());
     }
     Ok(pattern)
+}
+
+/// True unless these patterns are too large together once compiled. Whatever else is wrong with them is told one by one, and
+/// a single pattern has its own limit.
+pub(super) fn fit_together<'a>(patterns: impl Iterator<Item = &'a str>) -> bool {
+    let patterns: Vec<&str> = patterns.collect();
+    let compiled = RegexSetBuilder::new(&patterns).case_insensitive(true).size_limit(TOGETHER_MAX).build();
+    patterns.len() < 2 || !matches!(compiled, Err(regex::Error::CompiledTooBig(_)))
 }
 
 fn last_line(message: &str) -> String {

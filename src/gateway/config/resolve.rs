@@ -193,6 +193,7 @@ fn resolve_at(mut desk: Desk<'_>) -> Result<Config, Vec<Problem>> {
         master_key: desk.master_key(),
         admin_token: desk.admin_token(),
         absent: Vec::new(),
+        named_secrets: desk.named_secrets(),
         sources: BTreeMap::new(),
         file: None,
     };
@@ -221,7 +222,8 @@ pub(super) fn drain_timeout(groups: &[Group], deadlines: Deadlines) -> Duration 
     (longest + DRAIN_MARGIN).min(duration::LONGEST)
 }
 
-/// Turns one group that stands in no file into one as usable, beside these settings.
+/// Turns one group that stands in no file into one as usable, beside these settings. Where nobody is called, secrets may
+/// be absent.
 ///
 /// # Errors
 ///
@@ -229,9 +231,9 @@ pub(super) fn drain_timeout(groups: &[Group], deadlines: Deadlines) -> Duration 
 pub(super) fn resolve_group(
     layers: &Layers,
     beside: &Config,
-    surroundings: &dyn Surroundings,
+    (surroundings, calls_nobody): (&dyn Surroundings, bool),
 ) -> Result<Group, Vec<Problem>> {
-    let mut desk = Desk::new(layers, surroundings);
+    let mut desk = Desk { calls_nobody, ..Desk::new(layers, surroundings) };
     let group = desk.groups(beside.deadlines, beside.text_models.as_deref()).swap_remove(0);
     desk.finish(group)
 }

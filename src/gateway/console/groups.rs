@@ -1,12 +1,14 @@
 //! Groups of keys: which there are, what is set of them, and those that the settings file has not.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::trouble::{Kind, of_people};
 use super::{Console, admins_only, list};
 use crate::error::{Error, Reason, Rejection};
-use crate::gateway::config::{self, Problem};
-use crate::gateway::manage;
+use crate::gateway::config::{self, Config, Problem};
+use crate::gateway::manage::{self, PolicyUser};
 use crate::gateway::people::{Actor, Group};
 use crate::gateway::rules::{check_fields, read_object};
 use crate::tables::{Field, GROUP_UPDATE_FIELDS, NEW_GROUP_FIELDS};
@@ -30,7 +32,10 @@ impl Console {
         let of_member = actor.user().filter(|_| !actor.is_admin());
         let theirs =
             groups.into_iter().filter(|group| of_member.is_none_or(|user| user.groups.contains(&group.row.name)));
-        let data = theirs.map(|group| self.shown_group(group, actor)).collect();
+        let mut data = Vec::new();
+        for group in theirs {
+            data.push(self.shown_group(group, actor).await?);
+        }
         Ok(types::GroupList { object: list(), data, extra: Map::new() })
     }
 
@@ -42,7 +47,23 @@ impl Console {
     pub(crate) async fn retrieve_group(&self, actor: &Actor, handle: &str) -> Result<types::Group, Error> {
         admins_only(actor)?;
         let found = self.people.find_group(handle).await.map_err(of_people(Kind::Group, handle))?;
-        Ok(self.shown_group(found, actor))
+        self.shown_group(found, actor).await
+    }
+
+    /// One group with what is stored of its settings, to the letter. For admins.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::retrieve_group`].
+    pub(crate) async fn retrieve_stored_group(
+        &self,
+        actor: &Actor,
+        handle: &str,
+    ) -> Result<(types::Group, String), Error> {
+        admins_only(actor)?;
+        let found = self.people.find_group(handle).await.map_err(of_people(Kind::Group, handle))?;
+        let stored = found.row.policy.clone().unwrap_or_else(|| "{}".to_owned());
+        Ok((self.shown_group(found, actor).await?, stored))
     }
 
     /// Adds a group. For admins.
@@ -54,16 +75,23 @@ impl Console {
         admins_only(actor)?;
         let (fields, policy) = read(NEW_GROUP_FIELDS, body)?;
         let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
-        let policy = policy.map(|policy| self.checked(name, policy)).transpose()?;
+        let policy = match policy {
+            Some(policy) => Some(self.checked(name, policy).await?),
+            None => None,
+        };
         let made = self.people.make_group(&actor.act(), name, policy.as_deref()).await;
-        Ok(self.shown_group(made.map_err(of_people(Kind::Group, name))?, actor))
+        let made = made.map_err(of_people(Kind::Group, name))?;
+        // Until it is in force, a group with a policy is served nothing.
+        self.follower.follow().await;
+        self.shown_group(made, actor).await
     }
 
     /// Gives a group another policy. For admins.
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 where there is none, 409 where the file has it, 400 for a policy that cannot be used.
+    /// 403 for members, 404 where there is none, 409 where the file has it, 400 for a policy that cannot be used, 503 if
+    /// it is kept and not yet in force.
     pub(crate) async fn update_group(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Group, Error> {
         admins_only(actor)?;
         let (_, policy) = read(GROUP_UPDATE_FIELDS, body)?;
@@ -73,9 +101,13 @@ impl Console {
             );
         };
         let found = self.people.find_group(handle).await.map_err(of_people(Kind::Group, handle))?;
-        let policy = self.checked(&found.row.name, policy)?;
+        let policy = self.checked(&found.row.name, policy).await?;
         let changed = self.people.change_group(&actor.act(), handle, &policy).await;
-        Ok(self.shown_group(changed.map_err(of_people(Kind::Group, handle))?, actor))
+        let changed = changed.map_err(of_people(Kind::Group, handle))?;
+        if !self.follower.follow().await {
+            return Err(Error::Unavailable);
+        }
+        self.shown_group(changed, actor).await
     }
 
     /// Deletes a group. For admins.
@@ -87,6 +119,8 @@ impl Console {
         admins_only(actor)?;
         let gone = self.people.delete_group(&actor.act(), handle).await;
         let gone = gone.map_err(of_people(Kind::Group, handle))?;
+        // One that is made again under this name begins with nothing.
+        self.follower.follow().await;
         Ok(types::DeletedGroup { name: gone.name, deleted: true, extra: Map::new() })
     }
 
@@ -96,26 +130,49 @@ impl Console {
     }
 
     /// A policy as it is stored.
-    fn checked(&self, name: &str, policy: Policy) -> Result<String, Rejection> {
-        match manage::check_policy(&self.config, name, &policy) {
+    async fn checked(&self, name: &str, policy: Policy) -> Result<String, Error> {
+        let name = name.to_owned();
+        let checked = self.compiled(move |config, user| manage::check_policy(config, &name, &policy, user)).await?;
+        match checked {
             Ok(group) => Ok(Value::Object(group.policy).to_string()),
-            Err(problems) => Err(unusable(&problems)),
+            Err(problems) => Err(unusable(&problems).into()),
         }
     }
 
+    /// Runs a check on a thread of its own, because patterns are compiled.
+    async fn compiled<T: Send + 'static>(
+        &self,
+        check: impl FnOnce(&Config, PolicyUser<'_>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (config, upstream) = (Arc::clone(&self.config), Arc::clone(&self.upstream));
+        let checked = tokio::task::spawn_blocking(move || check(&config, PolicyUser::Server(&upstream))).await;
+        checked.map_err(|error| {
+            tracing::error!(%error, "a policy could not be checked");
+            Error::Internal
+        })
+    }
+
     /// A group as it goes out. Members see neither the policy nor the number of keys.
-    fn shown_group(&self, group: Group, actor: &Actor) -> types::Group {
+    async fn shown_group(&self, group: Group, actor: &Actor) -> Result<types::Group, Error> {
         let Group { row, of_file } = group;
-        let told = actor.is_admin().then(|| manage::policy_of(&self.config, &row, of_file));
-        let (policy, problem) = told.map_or((None, None), |(policy, problem)| (Some(policy), problem));
-        types::Group {
+        let (policy, problem) = if actor.is_admin() {
+            let of_row = row.clone();
+            let told = match manage::policy_in_force(&self.config, &row) {
+                Some(told) => told,
+                None => self.compiled(move |config, user| manage::policy_of(config, &of_row, of_file, user)).await?,
+            };
+            (Some(told.0), told.1)
+        } else {
+            (None, None)
+        };
+        Ok(types::Group {
             source: if of_file { types::GroupSource::File } else { types::GroupSource::Store },
             keys: actor.is_admin().then_some(row.keys),
             name: row.name,
             policy: policy.and_then(|policy| serde_json::from_value(Value::Object(policy)).ok()),
             problem,
             extra: Map::new(),
-        }
+        })
     }
 }
 

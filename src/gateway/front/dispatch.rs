@@ -29,6 +29,8 @@ use crate::error::{Error, Missing, Reason, Rejection};
 const LOOPBACK_PATIENCE: Duration = Duration::from_secs(10);
 /// A path segment of at least this length may be a secret: all of ours are longer.
 const SECRET_LENGTH: usize = 16;
+/// No answer of the operators' API is to be kept.
+const OPERATORS: &str = "/admin/";
 
 /// The routes of a server, with the state that their handlers are given.
 pub(super) struct Dispatcher<C: ServerContext> {
@@ -120,7 +122,12 @@ async fn hand_over<C: Counts>(
 pub(crate) async fn nothing_here<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let request = &context.request;
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    Ok(counted(context.context(), refusal(&Error::NotFound(Missing::Url { method, path }))))
+    let is_of_operators = path.starts_with(OPERATORS);
+    let mut response = refusal(&Error::NotFound(Missing::Url { method, path }));
+    if is_of_operators {
+        response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    }
+    Ok(counted(context.context(), response))
 }
 
 /// The refusal of a request for which the router returned `error`.
@@ -141,12 +148,12 @@ fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
         _ => Error::NotFound(Missing::Url { method, path: whole }),
     };
     let mut response = refusal(&refused);
+    if path.starts_with(OPERATORS) {
+        response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    }
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
             response.headers_mut().insert(ALLOW, allowed);
-        }
-        if path.starts_with("/admin/") {
-            response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         }
         if wants_websocket(request.headers()) {
             // A coding agent that tries WebSocket first takes only this status as a hint to continue without it.

@@ -3,10 +3,11 @@
 use askama::Template;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::desk::Desk;
 use super::failure::{Failure, rendered};
-use super::form::Form;
+use super::form::{Form, WHOLE};
 use super::frame::Page;
 use super::visit::{Shown, Visit};
 use crate::error::Error;
@@ -52,6 +53,10 @@ const FIELDS: [Field; 14] = [
 ];
 /// Lists that can be there and empty, which allows nothing, and the boxes that say so.
 const NONE: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
+/// The digest of the stored policy that the form was filled in from.
+const SHOWN: &str = "shown";
+/// The box that says that what the form does not show may go.
+const REPLACE: &str = "replace";
 /// The value of a ticked box.
 const TICKED: &str = "yes";
 
@@ -64,6 +69,8 @@ struct GroupPage {
     /// The settings of a group that stands in the file.
     facts: Vec<(&'static str, String)>,
     path: String,
+    /// What is stored, if the form cannot show all of it or somebody has changed it.
+    stored: Option<String>,
     form: Form,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
@@ -75,12 +82,19 @@ pub(super) async fn show(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure> 
     if !desk.is_admin() {
         return Err(Failure::Denied);
     }
-    let group = desk.console().retrieve_group(desk.actor()?, name).await?;
-    let form = form_of(&policy_of(&group));
-    Ok(show_with(desk, StatusCode::OK, group, form))
+    let (group, stored) = desk.console().retrieve_stored_group(desk.actor()?, name).await?;
+    let form = form_of(&parsed(&stored)).with(SHOWN, digest(&stored));
+    let stored = hidden(&stored);
+    Ok(show_with(desk, StatusCode::OK, (group, stored), form))
 }
 
-fn show_with(desk: &Desk<'_>, status: StatusCode, group: types::Group, form: Form) -> Shown {
+/// Shows the page, with what is stored if the form cannot say it.
+fn show_with(
+    desk: &Desk<'_>,
+    status: StatusCode,
+    (group, stored): (types::Group, Option<String>),
+    form: Form,
+) -> Shown {
     let words = Console::words_of_groups;
     let template = GroupPage {
         page: desk.page("groups"),
@@ -88,6 +102,7 @@ fn show_with(desk: &Desk<'_>, status: StatusCode, group: types::Group, form: For
         facts: facts_of(&policy_of(&group)),
         path: format!("/groups/{}", super::visit::encoded(&group.name)),
         group,
+        stored,
         form,
         deliveries: words("delivery"),
         fallbacks: words("fallback"),
@@ -98,14 +113,24 @@ fn show_with(desk: &Desk<'_>, status: StatusCode, group: types::Group, form: For
 
 /// Gives a group the policy of the form.
 pub(super) async fn change(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure> {
-    let group = desk.console().retrieve_group(desk.actor()?, name).await?;
-    let policy = read(desk.visit);
+    let (group, stored) = desk.console().retrieve_stored_group(desk.actor()?, name).await?;
+    let of_file = group.source == types::GroupSource::File;
+    if !of_file && desk.visit.sent(SHOWN) != digest(&stored) {
+        let form = sent(desk.visit).with(SHOWN, digest(&stored)).wrong(WHOLE, desk.texts.of("group.changed"));
+        return Ok(show_with(desk, StatusCode::CONFLICT, (group, Some(pretty(&stored))), form));
+    }
+    let hidden = hidden(&stored);
+    if !of_file && hidden.is_some() && desk.visit.sent(REPLACE) != TICKED {
+        let form = sent(desk.visit).with(SHOWN, digest(&stored)).wrong(REPLACE, desk.texts.of("group.replace_needed"));
+        return Ok(show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, (group, hidden), form));
+    }
+    let policy = read(&|name| desk.visit.sent_as_is(name));
     let body = json!({ "policy": policy }).to_string();
     let error = match desk.console().update_group(desk.actor()?, name, body.as_bytes()).await {
         Ok(_) => return Ok(Shown::see(&format!("/groups/{}?done=policy", super::visit::encoded(&group.name)))),
         Err(error) => error,
     };
-    let form = sent(desk.visit);
+    let form = sent(desk.visit).with(SHOWN, digest(&stored));
     let form = match error {
         Error::Invalid(rejection) => {
             let field = field_of(rejection.param.as_deref().unwrap_or_default());
@@ -113,7 +138,46 @@ pub(super) async fn change(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure
         }
         other => form.refused(desk.texts, other)?,
     };
-    Ok(show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, group, form))
+    Ok(show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, (group, hidden), form))
+}
+
+/// The settings that are stored; none if they cannot be read.
+fn parsed(stored: &str) -> Value {
+    serde_json::from_str(stored).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
+}
+
+/// What is stored, if the form would lose some of it.
+fn hidden(stored: &str) -> Option<String> {
+    let policy = parsed(stored);
+    let form = form_of(&policy);
+    let said = Value::Object(read(&|name| form.value(name)));
+    let is_read = serde_json::from_str::<Map<String, Value>>(stored).is_ok();
+    (!is_read || said != essential(policy)).then(|| pretty(stored))
+}
+
+/// The same settings without those that say what is so without them, which no form shows.
+fn essential(mut policy: Value) -> Value {
+    let is_nothing = |value: &Value| *value == json!(false) || *value == json!([]) || *value == json!({});
+    if let Some(filter) = policy.get_mut("filter").and_then(Value::as_object_mut) {
+        filter.retain(|_, value| !is_nothing(value));
+        if let Some(service) = filter.get_mut("moderation").and_then(Value::as_object_mut) {
+            service.retain(|_, value| *value != json!(false));
+        }
+    }
+    if let Some(policy) = policy.as_object_mut() {
+        policy.retain(|name, value| !is_nothing(value) || NONE.iter().any(|(list, _)| list == name));
+    }
+    policy
+}
+
+fn pretty(stored: &str) -> String {
+    let read = serde_json::from_str::<Value>(stored);
+    read.map_or_else(|_| stored.to_owned(), |policy| format!("{policy:#}"))
+}
+
+/// What tells one stored policy from another.
+fn digest(stored: &str) -> String {
+    Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The settings of a group, as the console tells them.
@@ -137,6 +201,7 @@ fn form_of(policy: &Value) -> Form {
 /// The form as it was sent.
 fn sent(visit: &Visit) -> Form {
     let form = FIELDS.iter().fold(Form::default(), |form, field| form.with(field.name, visit.sent(field.name)));
+    let form = form.with(REPLACE, visit.sent(REPLACE));
     NONE.iter().fold(form, |form, (_, none)| form.with(none, visit.sent(none)))
 }
 
@@ -147,15 +212,15 @@ fn facts_of(policy: &Value) -> Vec<(&'static str, String)> {
 }
 
 /// The policy that a form says. What is left empty is not set.
-fn read(visit: &Visit) -> Map<String, Value> {
+fn read<'a>(sent: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
     let mut policy = Map::new();
     for field in &FIELDS {
-        if let Some(value) = field.read(visit) {
+        if let Some(value) = field.read(sent(field.name)) {
             put(&mut policy, field.setting, value);
         }
     }
     for (list, none) in NONE {
-        if visit.sent(none) == TICKED && !policy.contains_key(list) {
+        if sent(none).trim() == TICKED && !policy.contains_key(list) {
             policy.insert(list.to_owned(), json!([]));
         }
     }
@@ -180,7 +245,7 @@ fn field_of(param: &str) -> &'static str {
     let setting = param.strip_prefix("policy").unwrap_or_default().replace('.', "/");
     let setting = setting.split('[').next().unwrap_or_default();
     let found = FIELDS.iter().find(|field| field.setting == setting);
-    found.map_or(super::form::WHOLE, |field| field.name)
+    found.map_or(WHOLE, |field| field.name)
 }
 
 // === impl Field ===
@@ -206,8 +271,8 @@ impl Field {
     }
 
     /// The setting that the form says, unless it is left empty.
-    fn read(&self, visit: &Visit) -> Option<Value> {
-        let text = visit.sent(self.name);
+    fn read(&self, sent: &str) -> Option<Value> {
+        let text = sent.trim();
         if text.is_empty() {
             return None;
         }
@@ -215,7 +280,7 @@ impl Field {
             Kind::Text => text.into(),
             Kind::Tick => (text == TICKED).into(),
             Kind::Lines => {
-                let lines = visit.sent_as_is(self.name).lines().map(|line| line.trim_end_matches('\r'));
+                let lines = sent.lines().map(|line| line.trim_end_matches('\r'));
                 lines.filter(|line| !line.trim().is_empty()).collect()
             }
             Kind::Variable => json!({ "env": text }),
@@ -249,8 +314,32 @@ mod tests {
                 body.append_pair(name, &form.value(name).replace('\n', "\r\n"));
             }
             let visit = Visit::with_form(body.finish().as_bytes());
-            assert_eq!(Value::Object(read(&visit)), policy);
+            assert_eq!(Value::Object(read(&|name| visit.sent_as_is(name))), policy);
+            assert_eq!(hidden(&policy.to_string()), None);
         }
+    }
+
+    #[test]
+    fn a_stored_policy_that_the_form_would_lose_is_shown() {
+        for lost in [
+            r#"{"colour":"red"}"#,
+            r#"{"delivery":7}"#,
+            r#"{"filter":{"words":"one"}}"#,
+            r#"{"filter":{"moderation":{"base_url":"https://j.example","api_key":{"file":"/k"},"on_error":"open"}}}"#,
+            r#"{"filter":{"words":["two
+lines"]}}"#,
+            "no JSON",
+            "[]",
+        ] {
+            assert!(hidden(lost).is_some(), "{lost}");
+        }
+        for said in [
+            r#"{"inject_image_tool":false,"filter":{"words":[],"patterns":["x"]}}"#,
+            r#"{"filter":{"moderation":{"base_url":"https://j.example","allow_http":false,"on_error":"open"}}}"#,
+        ] {
+            assert_eq!(hidden(said), None, "{said}");
+        }
+        assert_ne!(digest("{}"), digest("{ }"));
     }
 
     #[test]

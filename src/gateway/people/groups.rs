@@ -29,6 +29,16 @@ impl People {
         Ok(rows.into_iter().map(|row| self.group(row)).collect())
     }
 
+    /// True if the store has settings for the group of that name.
+    ///
+    /// # Errors
+    ///
+    /// Where the store has trouble.
+    pub(crate) async fn has_policy(&self, name: &str) -> Result<bool, PeopleError> {
+        let groups = self.store.group_policies().await?;
+        Ok(groups.iter().any(|(group, policy)| group == name && policy != "{}"))
+    }
+
     /// The group with that id or name.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::ServeError;
 use crate::gateway::config::{Config, Difference, Problem};
+use crate::gateway::follow::FollowRequest;
 use crate::gateway::manage;
 use crate::gateway::store::{Act, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
 use crate::gateway::{CurrentGateway, spec};
@@ -55,14 +56,21 @@ impl Reload {
     }
 
     /// The configuration in force, with the groups of the store.
-    pub(super) fn in_force(&self) -> Config {
-        manage::with_groups_of_store(&self.config, &self.groups)
+    pub(super) fn in_force(&self) -> Arc<Config> {
+        Arc::clone(self.current.get().config())
     }
 
-    /// Takes over the settings of the groups in the store, if somebody has changed them.
-    pub(super) async fn follow_groups(&mut self) {
-        let followed = timeout(FOLLOW_PATIENCE, self.attempt_groups()).await;
-        let followed = followed.unwrap_or_else(|_| Err(io(std::io::ErrorKind::TimedOut.into())));
+    /// Looks at the groups of the store, and tells those who wait for it. One who has left is told nothing.
+    pub(super) async fn follow_for(&mut self, waiting: Vec<FollowRequest>) {
+        let followed = self.follow_groups().await;
+        for change in waiting {
+            let _ = change.send(followed);
+        }
+    }
+
+    /// Takes over the settings of the groups in the store, if somebody has changed them. True if they are in force.
+    async fn follow_groups(&mut self) -> bool {
+        let followed = self.attempt_groups().await;
         if let Err(error) = &followed
             && self.well
         {
@@ -70,13 +78,14 @@ impl Reload {
             tracing::error!(?problems, "the groups of the store cannot be taken over; they stay as they are");
         }
         self.well = followed.is_ok();
+        self.well
     }
 
     async fn attempt_groups(&mut self) -> Result<(), ReloadError> {
-        let groups = self.store.group_policies().await?;
+        let groups = timeout(FOLLOW_PATIENCE, self.store.group_policies()).await;
+        let groups = groups.map_err(|_| io(std::io::ErrorKind::TimedOut.into()))??;
         if groups != self.groups {
-            let config = manage::with_groups_of_store(&self.config, &groups);
-            let next = self.current.get().under(&config, &self.store)?;
+            let next = self.current.get().under(&self.config, &groups).await?;
             self.current.replace(next);
             self.groups = groups;
             tracing::info!("the settings of the groups in the store are in force");
@@ -122,7 +131,7 @@ impl Reload {
         }
         let current = self.current.get();
         let groups = self.store.group_policies().await?;
-        let next = current.under(&manage::with_groups_of_store(&config, &groups), &self.store)?;
+        let next = current.under(&config, &groups).await?;
         if config.accounts.iter().any(manage::is_real) {
             manage::retire_first_key(&config, &self.store, &Act::system()).await?;
         }

@@ -121,7 +121,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Gives the group with that id or name these settings in place of its former ones; `None` where there is none.
     async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Option<GroupRow>, StoreError>;
 
-    /// The groups that have settings here, by name, each with its settings.
+    /// Every group, by name, each with its settings: `{}` if it has none.
     async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError>;
 
     /// Every group, by name.

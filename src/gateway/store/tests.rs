@@ -81,7 +81,11 @@ async fn the_settings_of_a_group_are_kept_while_it_lives() {
         assert_eq!(store.create_group(act, "studio", None).await.unwrap(), None, "the name is taken");
         store.ensure_group(act, "plain").await.unwrap();
         let policies = async || store.group_policies().await.unwrap();
-        assert_eq!(policies().await, [("studio".to_owned(), "{\"delivery\":\"fail\"}".to_owned())]);
+        let pair = |name: &str, policy: &str| (name.to_owned(), policy.to_owned());
+        assert_eq!(
+            policies().await,
+            [pair("default", "{}"), pair("plain", "{}"), pair("studio", "{\"delivery\":\"fail\"}")]
+        );
         for handle in [made.id.as_str(), "studio"] {
             let changed = store.change_group(act, handle, "{}").await.unwrap().unwrap();
             assert_eq!((changed.id.as_str(), changed.policy.as_deref()), (made.id.as_str(), Some("{}")));
@@ -91,7 +95,7 @@ async fn the_settings_of_a_group_are_kept_while_it_lives() {
         let policies_of: Vec<_> = listed.iter().map(|group| (group.name.as_str(), group.policy.as_deref())).collect();
         assert!(policies_of.contains(&("studio", Some("{}"))) && policies_of.contains(&("plain", None)), "{listed:?}");
         store.delete_group(act, "studio").await.unwrap();
-        assert!(policies().await.is_empty());
+        assert_eq!(policies().await, [pair("default", "{}"), pair("plain", "{}")]);
         assert_eq!(store.change_group(act, "studio", "{}").await.unwrap(), None, "it is deleted");
         assert_eq!(store.ensure_group(act, "studio").await.unwrap().policy, None, "it begins with nothing");
     }

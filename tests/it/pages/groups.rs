@@ -2,6 +2,9 @@
 
 use serde_json::json;
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
+
 use super::people::ada;
 use super::visitor::unescaped;
 use crate::kit::{Gateway, eventually};
@@ -87,4 +90,45 @@ fn a_new_group_leads_to_its_policy_and_one_of_the_file_is_only_shown() {
     assert_eq!(answer.status, 422, "{}", answer.text());
     assert!(ada.get("/groups/written").text().contains("air &#60;ship&#62;"));
     assert_eq!(ada.get("/groups/nobody").status, 404);
+}
+
+/// Changes the store of a gateway that is not running.
+fn alter(gateway: &Gateway, statement: &'static str) {
+    let path = gateway.home().join("data").join("imagate.db");
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let mut store = SqliteConnectOptions::new().filename(path).connect().await.expect("the store");
+        sqlx::raw_sql(statement).execute(&mut store).await.expect("a change");
+        store.close().await.expect("an end");
+    });
+}
+
+#[test]
+fn a_form_does_not_undo_what_somebody_else_has_saved() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    let (page, action) = ("/groups/default", "/groups/default/change");
+    let old = ada.form(page, action).with(&[("words", "mine")]);
+    assert_eq!(ada.submit(page, action, &[("words", "theirs")]).status, 303);
+    let answer = ada.post(action, &old.fields);
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    let text = unescaped(&answer.text());
+    assert!(text.contains("\"theirs\"") && text.contains("mine"), "{text}");
+    assert_eq!(ada.form(page, action).value("words"), "theirs");
+}
+
+#[test]
+fn a_stored_policy_that_the_form_cannot_show_is_not_lost_without_a_tick() {
+    let gateway = Gateway::simulated();
+    let mut ada = ada(&gateway);
+    let (page, action) = ("/groups/default", "/groups/default/change");
+    assert_eq!(ada.submit(page, action, &[("words", "zeppelin")]).status, 303);
+    let stored = "UPDATE groups SET policy = '{\"colour\": \"red\", \"filter\": {\"words\": [\"zeppelin\"]}}'";
+    alter(&gateway, stored);
+    let text = unescaped(&ada.get(page).text());
+    assert!(text.contains("\"colour\": \"red\""), "{text}");
+    assert_eq!(ada.submit(page, action, &[]).status, 422);
+    assert!(ada.get(page).text().contains("colour"));
+    assert_eq!(ada.submit(page, action, &[("replace", "yes")]).status, 303);
+    assert!(!ada.get(page).text().contains("colour"));
+    assert_eq!(ada.form(page, action).value("words"), "zeppelin");
 }

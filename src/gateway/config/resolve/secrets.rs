@@ -4,11 +4,12 @@ use std::ffi::OsString;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use http::Uri;
 
 use super::{ADMIN_TOKEN, Desk, MASTER_KEY};
-use crate::gateway::config::Secret;
-use crate::gateway::config::raw::SecretSource;
+use crate::gateway::config::raw::{RawHeader, SecretSource};
 use crate::gateway::config::surroundings::shown;
+use crate::gateway::config::{Secret, address};
 
 /// Long enough that nobody guesses it (ours): 128 bits in hexadecimal digits.
 const SHORTEST_ADMIN_TOKEN: usize = 32;
@@ -50,6 +51,36 @@ impl Desk<'_> {
                 text.map_err(|error| format!("names a file that cannot be read: {error}"))
             }
         }
+    }
+
+    /// The variables of all secrets of the file, and the address that each is sent to, if it is a base URL.
+    pub(super) fn named_secrets(&self) -> Vec<(String, Option<Uri>)> {
+        let raw = &self.layers.written.raw;
+        let url = |text: Option<&String>| text.and_then(|text| address::base_url(text, true).ok());
+        let mut found: Vec<_> =
+            [&raw.database_url, &raw.master_key, &raw.admin_token].map(|source| (source, None)).into();
+        for account in raw.accounts.iter().flatten() {
+            found.push((&account.api_key, url(account.base_url.as_ref())));
+            found.extend([(&account.client_secret, None), (&account.refresh_token, None)]);
+        }
+        for group in raw.groups.iter().flatten() {
+            let service = group.filter.as_ref().and_then(|filter| filter.moderation.as_ref());
+            found.extend(service.map(|service| (&service.api_key, url(service.base_url.as_ref()))));
+        }
+        let mut named: Vec<_> = found.into_iter().filter_map(|(source, url)| Some((source.as_ref()?, url))).collect();
+        for account in raw.accounts.iter().flatten() {
+            let headers = account.headers.iter().flat_map(|headers| headers.values());
+            let secrets = headers.filter_map(|header| match header {
+                RawHeader::Secret(source) => Some((source, url(account.base_url.as_ref()))),
+                RawHeader::Plain(_) => None,
+            });
+            named.extend(secrets);
+        }
+        let variable = |(source, url): (&SecretSource, _)| match source {
+            SecretSource::Env(name) => Some((name.clone(), url)),
+            SecretSource::File(_) => None,
+        };
+        named.into_iter().filter_map(variable).collect()
     }
 
     /// A secret that is sent in a header.

@@ -16,7 +16,7 @@ fn policy(value: Value) -> Map<String, Value> {
 
 fn kept(value: Value) -> Result<Group, Vec<Problem>> {
     let machine = machine().variable("A_MODERATION_KEY", "sk-judge").variable("IMAGATE_MASTER_KEY", "hidden");
-    group_from_json(&settings(), "Design team", &policy(value), &machine)
+    group_from_json(&settings(), "Design team", &policy(value), Some(&machine))
 }
 
 #[test]
@@ -80,12 +80,78 @@ fn a_group_of_the_store_names_no_other_secret_of_the_machine() {
 }
 
 #[test]
+fn a_group_of_the_store_names_no_secret_that_the_file_sends_elsewhere() {
+    let text = r#"
+admin_token = { env = "MODERATION_ADMIN" }
+[[accounts]]
+name = "a"
+kind = "api_key"
+base_url = "https://judge.example/v1"
+api_key = { env = "ACCOUNT_MODERATION" }
+headers = { x-key = { env = "HEADER_MODERATION" } }
+[[groups]]
+name = "written"
+[groups.filter.moderation]
+base_url = "https://other.example/v1"
+api_key = { env = "GROUP_MODERATION" }
+on_error = "closed"
+"#;
+    let names = ["MODERATION_ADMIN", "ACCOUNT_MODERATION", "HEADER_MODERATION", "GROUP_MODERATION", "ONE_MODERATION"];
+    let value = "0123456789abcdef0123456789abcdef";
+    let machine = names.into_iter().fold(machine(), |machine, name| machine.variable(name, value));
+    let config = load_from(machine.clone(), text).unwrap();
+    let is_refused = |name: &str, address: &str| {
+        let service = json!({"base_url": address, "on_error": "closed", "api_key": {"env": name}});
+        let policy = policy(json!({"filter": {"moderation": service}}));
+        match group_from_json(&config, "new", &policy, Some(&machine.clone().variable("group_MODERATION", value))) {
+            Ok(_) => false,
+            Err(problems) => {
+                assert_eq!(problems[0].setting(), Some("filter.moderation.api_key"), "{problems:?}");
+                assert!(problems[0].to_string().contains("to another address"), "{problems:?}");
+                true
+            }
+        }
+    };
+    let refused = |address: &str| names.map(|name| is_refused(name, address));
+    assert_eq!(refused("https://mine.example"), [true, true, true, true, false]);
+    assert_eq!(refused("https://judge.example/v1/"), [true, false, false, true, false]);
+    assert_eq!(refused("https://other.example/v1"), [true, true, true, false, false]);
+    assert!(is_refused("group_MODERATION", "https://mine.example"), "some platforms do not tell them apart");
+}
+
+#[test]
+fn the_patterns_of_a_group_of_the_store_are_bounded() {
+    let fault = |patterns: Vec<String>| {
+        let problems = kept(json!({"filter": {"patterns": patterns}})).err()?;
+        Some((problems[0].setting().unwrap_or_default().to_owned(), problems[0].message().to_owned()))
+    };
+    let many = |count: usize| (0..count).map(|index| format!("word{index}")).collect::<Vec<_>>();
+    assert_eq!(fault(many(256)), None);
+    let (setting, said) = fault(many(257)).unwrap();
+    assert!(setting == "filter.patterns" && said.contains("at most 256"), "{setting}: {said}");
+    let large = |count: usize| (0..count).map(|index| format!(r"{index}\w{{20}}")).collect::<Vec<_>>();
+    assert_eq!(fault(large(2)), None);
+    let (setting, said) = fault(large(100)).unwrap();
+    assert!(setting == "filter.patterns" && said.contains("large together"), "{setting}: {said}");
+}
+
+#[test]
+fn without_surroundings_a_secret_may_be_absent_but_not_misnamed() {
+    let check = |key: Value| {
+        let service = json!({"base_url": "https://judge.example", "on_error": "open", "api_key": key});
+        group_from_json(&settings(), "new", &policy(json!({"filter": {"moderation": service}})), None)
+    };
+    assert_eq!(check(json!({"env": "B_MODERATION_KEY"})).map(|group| group.name), Ok("new".to_owned()));
+    assert!(check(json!({"env": "OPENAI_API_KEY"})).is_err());
+}
+
+#[test]
 fn the_file_wins_and_the_time_to_finish_grows_with_the_deadlines() {
     let config = settings();
     assert_eq!((config.groups_of_file(), config.drain_timeout), (vec!["written".to_owned()], Duration::from_secs(150)));
     let group = |name: &str| {
         let policy = policy(json!({"delivery": "fail", "image_deadline": "1h"}));
-        group_from_json(&config, name, &policy, &machine()).unwrap()
+        group_from_json(&config, name, &policy, Some(&machine())).unwrap()
     };
     let both = config.with_groups_of_store(vec![group("written"), group("default"), group("new")]);
     let found: Vec<_> = both.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();

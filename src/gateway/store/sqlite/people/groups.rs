@@ -76,7 +76,7 @@ pub(super) async fn change(
 }
 
 pub(super) async fn policies(pool: &sqlx::SqlitePool) -> sqlx::Result<Vec<(String, String)>> {
-    let query = "SELECT name, policy FROM groups WHERE deleted_at IS NULL AND policy IS NOT NULL ORDER BY name";
+    let query = "SELECT name, coalesce(policy, '{}') FROM groups WHERE deleted_at IS NULL ORDER BY name";
     sqlx::query_as(query).fetch_all(pool).await
 }
 
