@@ -38,5 +38,5 @@ pub(crate) use listener::raise_descriptor_limit;
 pub(crate) use param::Captured;
 pub(crate) use query::{Parameters, Query, check_query};
 pub use sampled::served_errors;
-pub(crate) use server::{ServerError, start};
+pub(crate) use server::{Server, ServerError, start};
 pub(crate) use unread::Unread;

@@ -17,7 +17,7 @@ use super::config::{Config, Listen};
 use super::console::KeyAsToken;
 use super::filter::FilterError;
 use super::follow::group_follower;
-use super::front::{self, Connections, ServerError};
+use super::front::{self, Connections, Server, ServerError};
 use super::keys;
 use super::people::PeopleError;
 use super::replay::ReplayError;
@@ -98,13 +98,7 @@ pub(crate) async fn serve(
     let current = CurrentGateway::new(Gateway::build(&config, &store, follower).await?);
     let gateway = current.get();
     let listen = address(&config.listen).await?;
-    let measuring = match &config.metrics_listen {
-        Some(listen) => {
-            let (listen, connections) = (address(listen).await?, Connections::measuring());
-            Some(front::start(endpoints::measuring, current.clone(), listen, connections).await?)
-        }
-        None => None,
-    };
+    let measuring = start_measuring(&config, &current).await?;
     let connections = Arc::clone(gateway.connections());
     let server = front::start(endpoints::description, current.clone(), listen, connections).await?;
     if let Some(measuring) = &measuring {
@@ -152,6 +146,13 @@ pub(crate) async fn serve(
     };
     shutdown::within(END_PATIENCE, end, signals.stop_asked()).await;
     Ok(())
+}
+
+/// Serves the metrics, if the settings have an address for them.
+async fn start_measuring(config: &Config, current: &CurrentGateway) -> Result<Option<Server>, ServeError> {
+    let Some(listen) = &config.metrics_listen else { return Ok(None) };
+    let (listen, connections) = (address(listen).await?, Connections::measuring());
+    Ok(Some(front::start(endpoints::measuring, current.clone(), listen, connections).await?))
 }
 
 /// The moments of a look at the groups of the store.

@@ -106,7 +106,7 @@ impl Call {
     }
 
     /// Asks an upstream of the test, for which the document does not speak.
-    pub(crate) fn to_upstream(mut self) -> Self {
+    pub(crate) fn asked_of_upstream(mut self) -> Self {
         self.beyond_document = true;
         self
     }

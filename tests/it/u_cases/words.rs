@@ -13,7 +13,7 @@ fn call(script: &str) -> Call {
 }
 
 fn ask(upstream: &FakeUpstream, script: &str) -> Answer {
-    call(script).to_upstream().send(upstream.address())
+    call(script).asked_of_upstream().send(upstream.address())
 }
 
 /// Every byte of the answer, up to `most`.
