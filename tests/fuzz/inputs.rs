@@ -1,14 +1,21 @@
-//! Where inputs begin: what the corpus holds, and archives made for it.
+//! The seeds of each target: findings, inputs that cargo-fuzz kept, and archives made for the purpose.
 
 use std::fs;
 use std::path::Path;
 
+use xtask::corpus;
+
 use crate::hostile::{self, Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
 
-/// Files that a run found once.
+const FOUND: &str = "tests/fuzz/found";
+
+/// Inputs that broke something once, each a file that says by its name what; then those that cargo-fuzz kept.
 pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target);
-    below(&folder, |_| true)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut kept = below(&root.join(FOUND).join(target), |_| true);
+    let stored = corpus::stored(root, target).unwrap_or_else(|error| panic!("{error:#}"));
+    kept.extend(stored.into_iter().map(|input| input.bytes));
+    kept
 }
 
 /// Lays seeds out as files, which is where cargo-fuzz begins.
@@ -88,15 +95,15 @@ pub(crate) fn skills() -> Vec<Vec<u8>> {
     ];
     let mut skills: Vec<Vec<u8>> = yaml.iter().map(|yaml| format!("---\n{yaml}---\n# Text\n").into_bytes()).collect();
     skills.push(hostile::SKILL.as_bytes().to_vec());
-    skills.extend(corpus(|name| name == "SKILL.md"));
+    skills.extend(examples(|name| name == "SKILL.md"));
     skills
 }
 
 pub(crate) fn manifests() -> Vec<Vec<u8>> {
-    corpus(|name| name.ends_with(".json")).into_iter().filter(|bytes| bytes.len() < 20_000).collect()
+    examples(|name| name.ends_with(".json")).into_iter().filter(|bytes| bytes.len() < 20_000).collect()
 }
 
-fn corpus(wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
+fn examples(wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
     below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills/corpus"), wanted)
 }
 
@@ -113,4 +120,16 @@ fn below(folder: &Path, wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
         }
     }
     found
+}
+
+/// An input of an unknown target would never be tried.
+#[test]
+fn what_is_kept_belongs_to_a_target() {
+    for (folder, ending) in [("tests/fuzz/corpus", ".tar"), (FOUND, "")] {
+        let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).into_iter().flatten().flatten();
+        for name in entries.map(|entry| entry.file_name().into_string().expect("a name")) {
+            let target = name.strip_suffix(ending);
+            assert!(target.is_some_and(|target| corpus::TARGETS.contains(&target)), "{folder}/{name}");
+        }
+    }
 }

@@ -3,8 +3,8 @@
 //! Each target takes seeds, changes them in ways that a seed of the run decides, and asserts what must hold of any input: no panic,
 //! no path that leads out, no more bytes than the limits, no more memory than the limits. A run without settings is short and the
 //! same every time; `IMAGATE_FUZZ_SECONDS=1800` is a long one, which begins with another seed of its own (`IMAGATE_FUZZ_SEED`).
-//! What was found once lies in `corpus/`, and is tried first in every run.
-#![expect(clippy::expect_used, reason = "a test may fail where it stands")]
+//! Every run first tries the findings (`found/`) and the inputs that cargo-fuzz kept (`corpus/`, an archive for each target).
+#![expect(clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
 
 #[path = "../../src/checkout.rs"]
 mod checkout;

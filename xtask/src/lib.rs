@@ -7,6 +7,7 @@
 mod api;
 pub mod bench;
 pub mod ci;
+pub mod corpus;
 mod docs;
 mod document;
 mod fingerprint;

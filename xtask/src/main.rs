@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{bench, ci, mutations, tidy, tree};
+use xtask::{bench, ci, corpus, mutations, tidy, tree};
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
@@ -18,6 +18,8 @@ usage: cargo xtask <chore>
   tours              the tours of further real clients, which `test` leaves out
   abuse              what hostile callers cost everybody else, as a table
   wasm               the feature `manifest` in WebAssembly; builds the standard library where there is none for it
+  corpus unpack      lay the inputs that cargo-fuzz kept where it looks for them
+  corpus pack        make the archives in tests/fuzz/corpus of what lies there
   bench skills       what checking ten thousand skills costs in a release build, against `sha256sum`
   screenshots        a picture of every page in every state, below target/screenshots
   screenshots --out DIR
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         ["generate", "--check"] => check(),
         ["tidy"] => look_over(),
         ["test", steps @ ..] => test(steps),
+        ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Fine),
+        ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Fine),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Fine),
         ["mutations"] => mutate(),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Fine),

@@ -1,0 +1,190 @@
+//! `cargo xtask corpus`: the inputs that cargo-fuzz kept, one archive for each target.
+//!
+//! cargo-fuzz wants a folder of small files, a repository wants few. So they are stored as plain tars that depend on nothing
+//! but names and bytes: no time, no owner, sorted. They are not compressed, so that git can store the next one as a difference.
+//! An archive is read only if it is to the byte what [`archive`] writes, so a damaged one is an error and never fewer inputs.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The names of the targets of cargo-fuzz.
+pub const TARGETS: [&str; 6] = ["archive", "front", "install", "manifest", "tar", "zip"];
+
+/// The folder of the archives.
+const STORED: &str = "tests/fuzz/corpus";
+/// The folder in which cargo-fuzz looks for the inputs of a target.
+const UNPACKED: &str = "tests/fuzz/cargo-fuzz/corpus";
+
+/// One input: the name that cargo-fuzz gave it, and its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FuzzInput {
+    /// A plain file name.
+    pub name: String,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+/// The inputs that are stored for a target, sorted by name.
+///
+/// # Errors
+///
+/// The archive is missing, damaged or empty.
+pub fn stored(root: &Path, target: &str) -> Result<Vec<FuzzInput>> {
+    let path = format!("{STORED}/{target}.tar");
+    let bytes = fs::read(root.join(&path)).with_context(|| path.clone())?;
+    inputs(&bytes).with_context(|| path)
+}
+
+/// Lays the stored inputs out as files, beside those that are there already.
+///
+/// # Errors
+///
+/// An archive that cannot be read, or a file that cannot be written.
+pub fn unpack(root: &Path) -> Result<()> {
+    for target in TARGETS {
+        let folder = root.join(UNPACKED).join(target);
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let inputs = stored(root, target)?;
+        for input in &inputs {
+            fs::write(folder.join(&input.name), &input.bytes).with_context(|| input.name.clone())?;
+        }
+        println!("{UNPACKED}/{target}: {} inputs", inputs.len());
+    }
+    Ok(())
+}
+
+/// Writes the archive of each target that has a folder of files.
+///
+/// # Errors
+///
+/// A folder without inputs, or a file that cannot be read or written.
+pub fn pack(root: &Path) -> Result<()> {
+    for target in TARGETS {
+        let folder = root.join(UNPACKED).join(target);
+        if !folder.is_dir() {
+            println!("{STORED}/{target}.tar: as it was; there is no {UNPACKED}/{target}");
+            continue;
+        }
+        let files = files(&folder).with_context(|| folder.display().to_string())?;
+        let bytes = archive(&files).with_context(|| folder.display().to_string())?;
+        fs::write(root.join(format!("{STORED}/{target}.tar")), bytes)?;
+        println!("{STORED}/{target}.tar: {} inputs", files.len());
+    }
+    Ok(())
+}
+
+fn files(folder: &Path) -> Result<Vec<FuzzInput>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        files.push(FuzzInput { bytes: fs::read(entry.path()).with_context(|| name.clone())?, name });
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// The bytes of an archive of these inputs.
+///
+/// # Errors
+///
+/// There is no input, or the names are no plain file names or not sorted.
+pub fn archive(inputs: &[FuzzInput]) -> Result<Vec<u8>> {
+    ensure!(!inputs.is_empty(), "there is no input");
+    ensure!(inputs.is_sorted_by(|one, other| one.name < other.name), "the inputs are not sorted by name");
+    let mut builder = tar::Builder::new(Vec::new());
+    for input in inputs {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let name = input.name.as_bytes();
+        let is_plain = (1..100).contains(&name.len()) && name[0] != b'.' && name.iter().copied().all(is_plain);
+        ensure!(is_plain, "{:?} is no plain name", input.name);
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_size(input.bytes.len().try_into()?);
+        builder.append_data(&mut header, &input.name, &*input.bytes)?;
+    }
+    Ok(builder.into_inner()?)
+}
+
+/// Returns the inputs of an archive.
+fn inputs(bytes: &[u8]) -> Result<Vec<FuzzInput>> {
+    let mut inputs = Vec::new();
+    for entry in tar::Archive::new(bytes).entries()? {
+        let mut entry = entry?;
+        let name = String::from_utf8(entry.path_bytes().into_owned()).context("a name")?;
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).with_context(|| name.clone())?;
+        inputs.push(FuzzInput { name, bytes });
+    }
+    ensure!(archive(&inputs)? == bytes, "this is not what `cargo xtask corpus pack` writes");
+    Ok(inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Vec<FuzzInput> {
+        let lengths = [0, 1, 511, 512, 513, 2000];
+        let input =
+            |(at, length): (usize, &usize)| FuzzInput { name: format!("input-{at}"), bytes: vec![0xff; *length] };
+        lengths.iter().enumerate().map(input).collect()
+    }
+
+    #[test]
+    fn what_was_packed_comes_out_as_it_was() {
+        let bytes = archive(&some()).unwrap();
+        assert_eq!(bytes, archive(&some()).unwrap());
+        assert_eq!(inputs(&bytes).unwrap(), some());
+    }
+
+    #[test]
+    fn every_target_has_an_archive_that_can_be_read() {
+        for target in TARGETS {
+            assert!(!stored(&crate::tree::root(), target).unwrap().is_empty(), "{target}");
+        }
+    }
+
+    #[test]
+    fn an_archive_that_is_missing_or_holds_nothing_is_an_error() {
+        let error = stored(Path::new("/nowhere"), "tar").unwrap_err();
+        assert_eq!(error.to_string(), "tests/fuzz/corpus/tar.tar");
+        for empty in [vec![], vec![0; 1024]] {
+            assert_eq!(inputs(&empty).unwrap_err().to_string(), "there is no input");
+        }
+    }
+
+    #[test]
+    fn an_archive_that_ends_anywhere_else_is_an_error() {
+        let bytes = archive(&some()).unwrap();
+        for length in 0..bytes.len() {
+            assert!(inputs(&bytes[..length]).is_err(), "{length}");
+        }
+        assert!(inputs(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn an_archive_with_a_changed_header_or_end_is_an_error() {
+        let bytes = archive(&some()[..1]).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            assert!(inputs(&changed).is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn only_plain_names_in_their_order_are_packed() {
+        let named = |names: &[&str]| -> Vec<FuzzInput> {
+            names.iter().map(|name| FuzzInput { name: (*name).to_owned(), bytes: Vec::new() }).collect()
+        };
+        assert!(archive(&named(&["crash-0a", "x.y_z"])).is_ok());
+        let long = "a".repeat(100);
+        for wrong in [&["b", "a"][..], &["a", "a"], &["../a"], &[".a"], &["a/b"], &[""], &["a b"], &[&long]] {
+            assert!(archive(&named(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}
